@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 from nmt.corpus.catalog import CORPORA, Corpus
-from nmt.corpus.tatoeba import pins_of
+from nmt.corpus.tatoeba import pair_pin
 from nmt.files import sha256
 from nmt.text.lines import iter_pairs
 
@@ -20,11 +20,11 @@ PINS = Path(__file__).parents[1] / "nmt" / "corpus" / "pins"
 def write_pins(corpus: Corpus, folder: Path) -> None:
     """Write hashes of Tatoeba's pairs of dev and test; of other corpora, hashes of the texts."""
     if corpus.is_split:
-        parts = {}
+        lines = []
         for part in ("dev", "test"):
             source, target = ([folder / f"{part}.{language}.gz"] for language in corpus.languages)
-            parts[part] = [(pair.source, pair.target) for pair in iter_pairs(source, target)]
-        (PINS / f"{corpus.name}.pairs").write_text(pins_of(parts), encoding="utf-8")
+            lines += [f"{part} {pair_pin((pair.source, pair.target))}\n" for pair in iter_pairs(source, target)]
+        (PINS / f"{corpus.name}.pairs").write_text("".join(lines), encoding="utf-8")
         return
     paths = {name: folder / f"{name}.gz" for name in corpus.files(corpus.languages)}
     sums = {name: sha256(gzip.decompress(path.read_bytes())) for name, path in paths.items() if path.exists()}

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from nmt.errors import ConfigError, LostRankError
+from nmt.errors import LostRankError
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -37,7 +37,7 @@ class Launch(NamedTuple):
 
 
 ALONE = Launch(0, 1, 0)
-# The environment variables that torchrun sets.
+# The environment variables that torchrun sets. All values except the last are numbers.
 LAUNCH_VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_PORT", "MASTER_ADDR")
 _joined = ALONE  # position of this process among the joined ranks; only `ranks_joined` changes this variable
 # The work object of the last collective. This reference to the object lasts until the next collective, to avoid a
@@ -49,16 +49,12 @@ _last_work: Any = None
 def launched() -> Launch:
     """Return the position of this process from torchrun's environment variables.
 
-    Returns `ALONE` if a variable is missing. Raises ConfigError if the value of a numeric variable is not a number.
+    Returns `ALONE` if a variable is missing, or if the value of a numeric variable is not a number.
     """
-    if not all(name in os.environ for name in LAUNCH_VARIABLES):
+    *numbers, address = (os.environ.get(name, "") for name in LAUNCH_VARIABLES)
+    if not address or not all(map(str.isdecimal, numbers)):
         return ALONE
-    *numbers, _address = LAUNCH_VARIABLES
-    try:
-        rank, n_ranks, local_rank, _port = (int(os.environ[name]) for name in numbers)
-    except ValueError as error:
-        names = ", ".join(numbers)
-        raise ConfigError(f"{names}: {error}", hint="unset them, or use torchrun") from error
+    rank, n_ranks, local_rank, _port = map(int, numbers)
     return Launch(rank, n_ranks, local_rank)
 
 
@@ -108,11 +104,12 @@ def ranks_joined() -> Iterator[None]:
         _joined = launch
         yield
     except RuntimeError as error:
-        is_of_ranks = isinstance(error, dist.DistError) or "gloo" in str(error)
-        if not is_of_ranks:
+        if not (isinstance(error, dist.DistError) or "gloo" in str(error)):
             raise
-        hint = "what it said, if anything, stands beside this; was there enough memory?"
-        raise LostRankError(f"another of the {launch.n_ranks} processes is gone", hint=hint) from error
+        raise LostRankError(
+            f"another of the {launch.n_ranks} processes is gone",
+            hint="what it said, if anything, stands beside this; was there enough memory?",
+        ) from error
     finally:
         _joined = ALONE
         if dist.is_initialized():
@@ -144,15 +141,18 @@ def _join(launch: Launch) -> None:
         except Exception as error:  # joining.result() raises the error in the main thread
             joining.set_exception(error)
 
-    # If the other ranks are late, log a warning that this rank waits for them. Then continue to wait.
     threading.Thread(target=join, name="nmt-join", daemon=True).start()
-    with contextlib.suppress(TimeoutError):
-        joining.exception(WARN_AFTER_S)
-    if not joining.done():
+    try:
+        joining.result(WARN_AFTER_S)
+    except TimeoutError:  # the other ranks are late: warn that this rank waits for them, then continue to wait
         address = f"{os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']}"
-        text = "rank %d of %d waits for the others at %s; if none was started, unset RANK and WORLD_SIZE"
-        log.warning(text, launch.rank, launch.n_ranks, address)
-    joining.result()
+        log.warning(
+            "rank %d of %d waits for the others at %s; if none was started, unset RANK and WORLD_SIZE",
+            launch.rank,
+            launch.n_ranks,
+            address,
+        )
+        joining.result()
 
 
 def parallel(model: "nn.Module") -> "nn.Module":
@@ -182,8 +182,7 @@ def gather_numbers(*numbers: float) -> list[list[float]]:
         return [list(numbers)]
     import torch
 
-    share = torch.tensor(numbers, dtype=torch.float64)
-    return [gathered.tolist() for gathered in _gather(share)]
+    return [gathered.tolist() for gathered in _gather(torch.tensor(numbers, dtype=torch.float64))]
 
 
 def gather_items(items: Sequence[Item]) -> list[Item]:
@@ -203,8 +202,7 @@ def gather_items(items: Sequence[Item]) -> list[Item]:
     tensors = _gather(padded)
     # 2. Put the items of each share at the indices from which `mine` took them.
     shares = [json.loads(bytes(tensor.numpy())) for tensor in tensors]
-    n_items = sum(map(len, shares))
-    gathered: list[Any] = [None] * n_items
+    gathered: list[Any] = [None] * sum(map(len, shares))
     for rank, share in enumerate(shares):
         gathered[rank :: n_ranks()] = share
     return gathered
@@ -222,17 +220,6 @@ def _gather(tensor: "Tensor") -> "list[Tensor]":
     return gathered
 
 
-def barrier() -> None:
-    """Wait until all ranks have reached this call."""
-    gather_numbers(0.0)
-
-
-def broadcast(number: float) -> float:
-    """Return the number that the first rank passes. Waits for all ranks."""
-    return gather_numbers(number)[0][0]
-
-
 def summed(*numbers: float) -> list[float]:
     """Return, for each number, the sum over all ranks. Waits for all ranks."""
-    by_rank = gather_numbers(*numbers)
-    return [sum(column) for column in zip(*by_rank, strict=True)]
+    return [sum(column) for column in zip(*gather_numbers(*numbers), strict=True)]

@@ -7,7 +7,6 @@ settings by the language and the script of the references.
 """
 
 import math
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -25,6 +24,7 @@ from nmt.errors import ConfigError, DataError
 from nmt.text.scripts import REGIONAL_CHINESE, Script, main_script
 
 DEFAULT_TOKENIZER = "13a"
+SEED = 12345  # seed of the resamples; sacreBLEU's default, so sacreBLEU draws the same resamples
 QUANTILES = (0.025, 0.975)  # the bounds of a 95 % interval
 N_TOKENIZED = 100  # a text with at least this many lines that end in " ." counts as tokenized, as in sacreBLEU
 
@@ -295,29 +295,15 @@ def resampled_scores(metric: Metric, statistics: Sequence[NDArray[np.float64]], 
     """Return an array of shape (systems, n_trials): the scores of all systems on the same resamples of the lines.
 
     A resample has as many lines as the text. Each line of the resample is drawn from all lines, with replacement.
-    sacreBLEU draws the same resamples if it uses the same seed.
     """
     n_lines = len(statistics[0])
-    seed = sacrebleu_seed()
-    generator = np.random.default_rng(None if seed == "none" else int(seed))
+    generator = np.random.default_rng(SEED)
     scores = np.empty((len(statistics), n_trials))
     for trial in range(n_trials):
-        lines = generator.choice(n_lines, size=n_lines, replace=True)
+        lines = generator.choice(n_lines, n_lines)
         for system, counts in enumerate(statistics):
             scores[system, trial] = score_of(metric, counts[lines].sum(0))
     return scores
-
-
-def sacrebleu_seed() -> str:
-    """Return the seed that sacreBLEU uses to draw resamples: a number as text, or `none`. Signatures contain this text.
-
-    If the seed is `none`, each call of `resampled_scores` draws different resamples. The environment variable
-    SACREBLEU_SEED sets the seed. Raises ConfigError if the variable is neither a whole number nor `none`.
-    """
-    seed = os.environ.get("SACREBLEU_SEED", "12345").lower()
-    if seed != "none" and not seed.isdecimal():
-        raise ConfigError(f"SACREBLEU_SEED is {seed}, not a whole number", hint="set a number, or `none`, or unset it")
-    return seed
 
 
 def interval(resampled: NDArray[np.float64]) -> tuple[float, float]:
@@ -336,7 +322,7 @@ def signature_of(metric: Metric, n_trials: int) -> str:
     signature = metric.get_signature()
     if n_trials:
         signature.update("bs", n_trials)
-        signature.update("seed", sacrebleu_seed())
+        signature.update("seed", SEED)
     return str(signature)
 
 
@@ -346,11 +332,6 @@ def check_references(references: Sequence[Sequence[str]], lines: Sequence[str], 
         if len(reference) != len(lines):
             message = f"{len(lines)} {name} but {len(reference)} lines in reference {number}"
             raise DataError(message, hint="line N of a reference must translate line N of the source")
-
-
-def sentence_bleu(text: str, reference: str, *, tokenize: str = DEFAULT_TOKENIZER) -> float:
-    """Return BLEU of one sentence, from 0 to 100. n-grams that are longer than the sentence are not counted."""
-    return float(BLEU(tokenize=tokenize, effective_order=True).sentence_score(text, [reference]).score)
 
 
 def perplexity(log_probs: Sequence[Sequence[float]]) -> float:

@@ -4,10 +4,8 @@ An atomic write creates a temporary file in the same directory, syncs it to disk
 either the old or the new content, never a part of the new content.
 """
 
-import atexit
 import contextlib
 import errno
-import functools
 import glob
 import hashlib
 import json
@@ -31,9 +29,9 @@ TEMP_MARK, OLD_MARK = ".tmp.", ".nmt-old."
 # Writes to these paths use a copy of the descriptor: on Linux, opening the path of a redirected stdout or stderr would
 # overwrite the file from its beginning.
 DESCRIPTORS = {Path("/dev/stdout"): 1, Path("/dev/stderr"): 2}
-# A cache entry is removed after `MAX_UNUSED_S` (30 days) without use. It is removed after `DAY_S` without use if this
-# entry and all entries that were used more recently are together larger than `MAX_CACHE_BYTES`.
-MAX_UNUSED_S, DAY_S = 30 * 24 * 3600, 24 * 3600
+WRITE_HINT = "check that the directory exists, that you may write there and that the disk has room"
+DAY_S = 24 * 3600  # an entry of the cache that was used within this time is not removed
+# If the cache is larger than this, the entries that have not been used for the longest time are removed.
 MAX_CACHE_BYTES = 2_000_000_000  # size of about 200 converted models of 2.35M parameters, or of the text of 10M pairs
 
 
@@ -60,8 +58,7 @@ def open_file(path: Path) -> BufferedReader:
 def read_capped(path: Path, n_bytes: int) -> bytes:
     """Return the content of an untrusted file. Raises OSError if `path` is no file, or a file larger than `n_bytes`."""
     with open_file(path) as file:
-        size = os.fstat(file.fileno()).st_size
-        if size > n_bytes:
+        if os.fstat(file.fileno()).st_size > n_bytes:
             raise OSError(errno.EFBIG, f"over {n_bytes:,} bytes", str(path))
         return file.read(n_bytes)
 
@@ -97,64 +94,48 @@ def atomic_writer(path: Path) -> Iterator[BinaryIO]:
     of `path` that killed processes have left are removed. Raises OutputError if the file cannot be written.
     """
     if is_special(path):
-        with _opened_in_place(path) as file:
+        target = os.dup(DESCRIPTORS[path]) if path in DESCRIPTORS else path
+        with _errors_of(path), open(target, "wb") as file:  # noqa: PTH123
             yield file
         return
     path = Path(os.path.realpath(path))  # replace the target of a symlink, not the link
     temp = _beside(path, TEMP_MARK)
     sweep_temps(path.parent, path.name)
     try:
-        # 1. Let the block write the whole content to the temporary file.
-        with temp.open("wb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        # 2. Replace the old file by the temporary file.
-        if path.exists():
-            mode = path.stat().st_mode & 0o7777
-            temp.chmod(mode)
-        temp.replace(path)
-        sync(path.parent)
-    except OSError as error:
-        if not _is_of_file(error, temp, path):
-            raise
-        raise _cannot_write(path, error) from error
+        with _errors_of(path, temp):
+            # 1. Let the block write the whole content to the temporary file.
+            with temp.open("wb") as file:
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+            # 2. Replace the old file by the temporary file.
+            if path.exists():
+                temp.chmod(path.stat().st_mode & 0o7777)
+            temp.replace(path)
+            sync(path.parent)
     finally:
         with contextlib.suppress(OSError):
             temp.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager
-def _opened_in_place(path: Path) -> Iterator[BinaryIO]:
-    """Open a pipe, a device or an open descriptor for writing."""
+def _errors_of(*paths: Path) -> Iterator[None]:
+    """Convert an OSError about these paths to an OutputError that names the first path; the other paths are temporary.
+
+    An error that names another file, which the block uses, is not converted. Nor is the error of a closed pipe.
+    """
     try:
-        target = os.dup(DESCRIPTORS[path]) if path in DESCRIPTORS else path
-        with open(target, "wb") as file:  # noqa: PTH123
-            yield file
+        yield
     except OSError as error:
-        if not _is_of_file(error, path):
+        names_other = error.filename is not None and error.filename not in map(str, paths)
+        if error.errno is None or isinstance(error, BrokenPipeError) or names_other:
             raise
-        raise _cannot_write(path, error) from error
+        raise OutputError(f"cannot write {paths[0]}: {error.strerror}", hint=WRITE_HINT) from error
 
 
 def _beside(path: Path, mark: str) -> Path:
     """Return a path in the directory of `path` that only this process uses: NAME + mark + process id."""
     return path.with_name(f"{path.name}{mark}{os.getpid()}")
-
-
-def _is_of_file(error: OSError, *paths: Path) -> bool:
-    """Return whether an error is about one of `paths`.
-
-    Returns False if the error names another file that the block uses, or if the error is about a closed pipe.
-    """
-    if error.errno is None or isinstance(error, BrokenPipeError):
-        return False
-    return error.filename is None or error.filename in map(str, paths)
-
-
-def _cannot_write(path: Path, error: OSError) -> OutputError:
-    hint = "check that the directory exists, that you may write there and that the disk has room"
-    return OutputError(f"cannot write {path}: {error.strerror or error}", hint=hint)
 
 
 def atomic_write(path: Path, content: bytes | str) -> None:
@@ -170,8 +151,7 @@ def append_whole(path: Path, content: bytes) -> None:
     writing = os_errors_as(OutputError, f"write {path}", hint="check the disk")
     with writing, path.open("ab", buffering=0) as file:
         size = file.tell()
-        n_written = file.write(content)
-        if n_written < len(content):  # the disk is full: remove the part that was written
+        if file.write(content) < len(content):  # the disk is full: remove the part that was written
             file.truncate(size)
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
@@ -184,21 +164,20 @@ def atomic_directory(path: Path) -> Iterator[Path]:
     old = _beside(path, OLD_MARK)
     sweep_temps(path.parent, path.name)
     try:
-        # 1. Let the block write all files to the temporary directory.
-        shutil.rmtree(temp, ignore_errors=True)  # left by a killed process with the same pid
-        temp.mkdir(parents=True)
-        yield temp
-        for written in (*temp.iterdir(), temp):
-            sync(written)
-        # 2. Rename the old directory, then the new directory: no single step replaces a directory that is not empty.
-        if path.exists():
-            shutil.rmtree(old, ignore_errors=True)
-            path.rename(old)
-        temp.rename(path)
-        sync(path.parent)
-        sweep_temps(path.parent, path.name, OLD_MARK)  # only now: before, an old directory may be the only copy
-    except OSError as error:
-        raise _cannot_write(path, error) from error
+        with os_errors_as(OutputError, f"write {path}", hint=WRITE_HINT):
+            # 1. Let the block write all files to the temporary directory.
+            shutil.rmtree(temp, ignore_errors=True)  # left by a killed process with the same pid
+            temp.mkdir(parents=True)
+            yield temp
+            for written in (*temp.iterdir(), temp):
+                sync(written)
+            # 2. Rename the old directory, then the new directory: no single step replaces a directory that has files.
+            if path.exists():
+                shutil.rmtree(old, ignore_errors=True)
+                path.rename(old)
+            temp.rename(path)
+            sync(path.parent)
+            sweep_temps(path.parent, path.name, OLD_MARK)  # only now: before, an old directory may be the only copy
     finally:
         # If only the first rename has been done, undo it.
         if old.exists() and not path.exists():
@@ -212,26 +191,23 @@ def sync(path: Path) -> None:
 
     Does nothing if the system cannot open the path, such as a directory on Windows.
     """
-    with contextlib.suppress(PermissionError, NotImplementedError), contextlib.ExitStack() as stack:
-        flags = os.O_RDONLY if path.is_dir() else os.O_RDWR
-        handle = os.open(path, flags)
-        stack.callback(os.close, handle)
-        os.fsync(handle)
+    with contextlib.suppress(PermissionError, NotImplementedError):
+        handle = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
 
 
-def sweep_temps(directory: Path, name: str = "", mark: str = TEMP_MARK, *, of_running: bool = False) -> None:
+def sweep_temps(directory: Path, name: str = "", mark: str = TEMP_MARK) -> None:
     """Remove temporary files and directories that killed processes have left in `directory`.
 
-    If `name` is not empty, remove only the temporary files and directories of the file or directory `name`. With
-    `of_running`, remove also the temporary files of running processes: use `of_running` only under a lock that keeps
-    other writers out.
+    If `name` is not empty, remove only the temporary files and directories of the file or directory `name`.
     """
-    pattern = glob.escape(name) or "*"
-    for stale in directory.glob(f"{pattern}{mark}*"):
+    for stale in directory.glob(f"{glob.escape(name) or '*'}{mark}*"):
         _, _, process = stale.name.rpartition(mark)
-        if not re.fullmatch("[0-9]{1,7}", process):  # no mark of nmt: another program has made this file
-            continue
-        if is_running(int(process)) and not of_running:
+        # Skip files that have no mark of nmt, because another program has made them.
+        if not re.fullmatch("[0-9]{1,7}", process) or is_running(int(process)):
             continue
         if stale.is_dir():
             shutil.rmtree(stale, ignore_errors=True)
@@ -255,44 +231,24 @@ def cache_directory() -> Path:
     """Return the cache directory, and make it if it is missing.
 
     If NMT_CACHE is set, its value is the path of the cache directory. Otherwise the path is `nmt` in XDG_CACHE_HOME, or
-    in ~/.cache if XDG_CACHE_HOME is not set; if this process cannot write there, the cache is a new temporary directory
-    for this process alone. Raises OutputError if NMT_CACHE cannot be written, and InputError if other users can change
-    the content of the directory.
+    in ~/.cache if XDG_CACHE_HOME is not set. Raises OutputError if this process cannot write there, and InputError if
+    other users can change the content of the directory.
     """
-    # 1. Find the path.
+    # 1. Find the path. If a symlink changes later, the result stays the same.
     named = os.environ.get("NMT_CACHE")
     home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")  # noqa: PTH111 - never fails
-    if not named and home.startswith("~"):  # this user has no home directory
-        return _process_cache()
-    path = Path(os.path.realpath(named or f"{home}/nmt"))  # if a symlink changes later, the result stays the same
-    # 2. Check that this process can write there.
+    path = Path(os.path.realpath(named or f"{home}/nmt"))
+    # 2. Check that this process can write there, and that no other user can.
     hint = "set NMT_CACHE=PATH in the environment to a directory that you may write to"
-    try:
+    with os_errors_as(OutputError, f"write to the cache {path}", hint=hint):
+        if home.startswith("~") and not named:
+            raise FileNotFoundError(errno.ENOENT, "this user has no home directory")
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if not os.access(path, os.W_OK):
-            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
-    except OSError as error:
-        if not named:
-            return _process_cache()
-        raise OutputError(f"cannot write to NMT_CACHE={named}: {error.strerror}", hint=hint) from error
-    # 3. Check that no other user can write there.
-    reason = ""
-    if hasattr(os, "getuid"):  # Windows has no numeric user ids
-        status = path.stat()
-        if status.st_mode & 0o022:
-            reason = "others may write there"
-        if status.st_uid != os.getuid():
-            reason = "it is not yours"
-    if reason:
+        tempfile.TemporaryFile(dir=path).close()
+    status = path.stat()
+    if hasattr(os, "getuid") and (status.st_mode & 0o022 or status.st_uid != os.getuid()):  # Windows has no user ids
         command = f"chmod go-w {shlex.quote(str(path))}"
-        raise InputError(f"{path} is no safe cache: {reason}", hint=f"{command}, or {hint}")
-    return path
-
-
-@functools.cache
-def _process_cache() -> Path:
-    path = Path(tempfile.mkdtemp(prefix="nmt-"))
-    atexit.register(shutil.rmtree, path, ignore_errors=True)
+        raise InputError(f"{path} is no safe cache: others may write there", hint=f"{command}, or {hint}")
     return path
 
 
@@ -301,8 +257,8 @@ def cached(
 ) -> Path:
     """Return the directory of a cache entry. If the entry is missing or damaged, make it while other processes wait.
 
-    Entries that were not used for a long time are removed, see `MAX_UNUSED_S`. Another process may remove this entry
-    then, too. So the caller should open the files of the entry at once.
+    If the cache is too large, old entries are removed, see `MAX_CACHE_BYTES`. Another process may also remove the
+    returned entry, so the caller should open the files of the entry at once.
 
     Args:
         kind: the first part of the entry's name.
@@ -314,7 +270,6 @@ def cached(
     path = cache_directory() / f"{kind}-{digest[:20]}"
     lock = path.with_name(f"{path.name}.lock")
     with locked(lock, setting="NMT_CACHE=PATH in the environment", wait=True):
-        sweep_temps(path.parent, path.name, of_running=True)  # also files that a child of a killed process still writes
         if not (path.is_dir() and is_whole(path)):
             with atomic_directory(path) as temp:
                 make(temp)
@@ -325,19 +280,17 @@ def cached(
 
 
 def _remove_unused(directory: Path) -> None:
-    """Remove old cache entries, see `MAX_UNUSED_S`. Keep the lock files: another process may wait for a lock."""
+    """Remove old cache entries, see `MAX_CACHE_BYTES`. Keep the lock files: another process may wait for a lock."""
     digest = "[0-9a-f]" * 20
     locks = sorted(directory.glob(f"*-{digest}.lock"), key=_last_use, reverse=True)  # most recently used first
     n_bytes = 0  # size of this entry and all entries before it in `locks`
     for lock in locks:
         entry = lock.with_suffix("")
-        for file in entry.glob("*"):
-            n_bytes += file.stat().st_size
-        max_unused_s = DAY_S if n_bytes > MAX_CACHE_BYTES else MAX_UNUSED_S
+        n_bytes += sum(file.stat().st_size for file in entry.glob("*"))
         with contextlib.suppress(NmtError), locked(lock):  # raises if another process is making the entry
-            if _last_use(lock) < time.time() - max_unused_s:
+            if n_bytes > MAX_CACHE_BYTES and _last_use(lock) < time.time() - DAY_S:
                 shutil.rmtree(entry, ignore_errors=True)
-                sweep_temps(directory, lock.stem, of_running=True)
+                sweep_temps(directory, lock.stem)
 
 
 def _last_use(lock: Path) -> float:
@@ -352,8 +305,7 @@ def locked(path: Path, *, holder: str = "process", setting: str = "", wait: bool
     message contains `holder`, which says what kind of process holds the lock, and `setting`, with which the user can
     choose another directory.
     """
-    # Both error messages below end with a hint to use another directory.
-    other = f"another directory with {setting}" if setting else "another directory"
+    other = f"another directory with {setting}" if setting else "another directory"  # for the hints of both errors
     try:
         import fcntl
     except ImportError:  # on Windows, nothing keeps a second process out

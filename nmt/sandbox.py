@@ -23,7 +23,6 @@ log = logging.getLogger("nmt")
 TIMEOUT_S = 60
 MAX_BYTES = 2_000_000_000  # limit of the child's address space if the file is empty
 MAX_BYTES_PER_BYTE = 100  # number of bytes by which each byte of the file raises the limit `MAX_BYTES`
-REFUSED = 1  # the child's exit code if the library raises an exception
 SAMPLE = "Ein Hund läuft. 我 喜欢 茶  \t\u2028\x85 👩‍👩‍👧 \ufeffא ﬁ <s> 0x00 \x01"
 
 
@@ -40,19 +39,16 @@ def check_loadable(library: str, name: str, content: bytes, directory: str = "")
         return
     # 1. Load the file in a child process.
     command = [sys.executable, "-m", "nmt.sandbox", library, directory]
-    stdin = b"" if directory else content
     env = {**os.environ, **child_variables()}
     null = subprocess.DEVNULL
     try:
-        code = subprocess.run(command, input=stdin, stdout=null, stderr=null, env=env, timeout=TIMEOUT_S).returncode
+        code = subprocess.run(command, input=content, stdout=null, stderr=null, env=env, timeout=TIMEOUT_S).returncode
     except subprocess.TimeoutExpired as error:
         raise ModelError(f"{name} takes over {TIMEOUT_S} s to load", hint="check that it is the right file") from error
-    # 2. The code is `REFUSED` if the library raised an exception. Any other code except 0 is a crash.
-    if code == REFUSED:
-        raise ModelError(f"{name} is damaged or not in the format of {library}", hint="copy it or make it again")
+    # 2. The library has raised an exception, or crashed.
     if code:
-        hint = "it is damaged or malicious: get it from another source, or make it again"
-        raise ModelError(f"{name} crashes the process that loads it (exit code {code})", hint=hint)
+        hint = "get it from its source again, or make it again"
+        raise ModelError(f"{name} is damaged or not in the format of {library}", hint=hint)
     with contextlib.suppress(OSError):  # if the mark cannot be written, the file is checked again next time
         mark.touch()
 

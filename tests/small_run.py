@@ -81,7 +81,7 @@ def config_of(corpus: Path, run: str = "run", **changes: Any) -> Config:
 
 def run_training(config: Config, n_replicas: int = 1, **options: Any) -> Progress:
     plan = session.prepare(config, device="cpu", **options)
-    return session.train(plan, quiet=True, n_replicas=n_replicas)
+    return session.train(plan, n_replicas=n_replicas)
 
 
 def final_hash(config: Config) -> str:
@@ -92,7 +92,7 @@ def final_hash(config: Config) -> str:
 
 
 def trainer_of(config: Config) -> Trainer:
-    return Trainer(session.prepare(config), quiet=True)
+    return Trainer(session.prepare(config))
 
 
 def check_equal(one: Config, other: Config) -> None:

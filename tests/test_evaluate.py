@@ -10,7 +10,7 @@ from conftest import rows_of
 from sacrebleu.metrics.base import Score as MetricScore
 from sacrebleu.significance import PairedTest, Result
 
-from nmt.errors import ConfigError, DataError, InputError
+from nmt.errors import DataError, InputError
 from nmt.evaluate import (
     Score,
     ScoreSettings,
@@ -248,15 +248,6 @@ def test_only_tokenized_text_is_warned_of() -> None:
     assert not tokenized_warning(lines[1:], "lines", "13a"), "a few lines may end so"
     assert not tokenized_warning(lines, "lines", "none")
     assert not tokenized_warning(["the dog runs."] * 100, "lines", "13a")
-
-
-def test_a_seed_that_is_no_number_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SACREBLEU_SEED", "twelve")
-    with pytest.raises(ConfigError, match=r"^SACREBLEU_SEED is twelve, not a whole number$"):
-        score(HYPOTHESES, [REFERENCES], n_bootstrap=10)
-    monkeypatch.setenv("SACREBLEU_SEED", "none")
-    bleu, *_ = score(HYPOTHESES, [REFERENCES], n_bootstrap=10)
-    assert "|seed:none|" in bleu.signature
 
 
 def test_sacrebleu_says_nothing_itself(caplog: pytest.LogCaptureFixture) -> None:

@@ -9,7 +9,6 @@ import shutil
 import stat
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -273,14 +272,6 @@ def test_entries_of_other_kinds_and_origins_are_others(cache: Path) -> None:
     assert len(paths) == 3
 
 
-def test_what_the_child_of_a_killed_process_has_left_of_an_entry_is_removed(cache: Path) -> None:
-    path = cached("kind", 1, fill)
-    left = path.with_name(f"{path.name}{TEMP_MARK}{os.getpid()}")
-    left.mkdir()
-    cached("kind", 1, fill)
-    assert not left.exists()
-
-
 def test_an_entry_that_fails_halfway_is_not_kept(cache: Path) -> None:
     with pytest.raises(ZeroDivisionError):
         cached("kind", 1, lambda _: 1 // 0)  # type: ignore[arg-type]
@@ -288,13 +279,12 @@ def test_an_entry_that_fails_halfway_is_not_kept(cache: Path) -> None:
     assert file_bytes(cached("kind", 1, fill)) == {"it": NEW}
 
 
-def test_entries_unused_for_a_month_are_removed(cache: Path) -> None:
-    recent = used_before(days=29, number=1)
+def test_the_temporary_files_of_a_removed_entry_are_removed(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "MAX_CACHE_BYTES", 0)
     old = used_before(days=31, number=2)
-    stale = old.with_name(f"{old.name}{TEMP_MARK}1")
+    stale = old.with_name(f"{old.name}{TEMP_MARK}{NO_PROCESS}")
     stale.mkdir()
     cached("kind", 3, fill)
-    assert recent.exists()
     assert not old.exists()
     assert not stale.exists()
 
@@ -361,23 +351,24 @@ def test_xdg_cache_home_is_respected(user: Path, monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.usefixtures("user")
-def test_without_a_writable_home_each_process_has_its_own_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_home_that_cannot_be_written_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", "/proc/none")
-    path = cache_directory()
-    assert path.parent == Path(tempfile.gettempdir())
-    assert cache_directory() == path
+    with pytest.raises(OutputError, match=r"^cannot write to the cache /proc/none/nmt: ") as caught:
+        cache_directory()
+    assert "NMT_CACHE" in caught.value.hint
 
 
 @pytest.mark.usefixtures("user")
-def test_without_a_home_each_process_has_its_own_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_user_without_a_home_needs_nmt_cache(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.path.expanduser", lambda path: path)  # as for a user without an entry in /etc/passwd
-    assert cache_directory().parent == Path(tempfile.gettempdir())
+    with pytest.raises(OutputError, match="this user has no home directory"):
+        cache_directory()
 
 
 def test_an_nmt_cache_that_cannot_be_written_is_an_error(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No other directory is used instead: the user may have chosen this one for its size or its safety."""
     monkeypatch.setenv("NMT_CACHE", str(file))
-    with pytest.raises(OutputError, match=f"^cannot write to NMT_CACHE={file}: ") as caught:
+    with pytest.raises(OutputError, match=f"^cannot write to the cache {file}: ") as caught:
         cache_directory()
     assert "NMT_CACHE" in caught.value.hint
     assert file_bytes(file.parent) == {"it": OLD}
@@ -401,7 +392,7 @@ def test_a_cache_that_others_can_only_read_is_accepted(cache: Path) -> None:
 def test_a_cache_of_another_user_is_refused(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cache.mkdir(mode=0o700)
     monkeypatch.setattr(os, "getuid", lambda: cache.stat().st_uid + 1)
-    with pytest.raises(InputError, match="is no safe cache: it is not yours"):
+    with pytest.raises(InputError, match="is no safe cache: others may write there"):
         cache_directory()
 
 

@@ -301,7 +301,7 @@ def desk(five_run: FiveRun, tmp_path_factory: pytest.TempPathFactory) -> Path:
     (home / "mine.yaml").write_bytes(five_run.config.read_bytes())
     five_run.copy_run(home / "runs" / "mine")
     (home / "mine-ct2").symlink_to("runs/mine")  # in place of an export
-    for stem in ("text", "train", "test", "new", "a", "mono", "sampled"):
+    for stem in ("text", "train", "dev", "test", "new", "a", "mono", "sampled"):
         shutil.copy(five_run.source_file, home / f"{stem}.de")
         shutil.copy(five_run.target_file, home / f"{stem}.en")
     (home / "letters").mkdir()

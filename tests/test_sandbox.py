@@ -1,7 +1,6 @@
 """An untrusted file is loaded by a child process first, once per file."""
 
 import os
-import signal
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -51,13 +50,15 @@ def test_an_unsafe_cache_is_not_trusted(children: mock.Mock, tmp_path: Path, cap
         assert message.endswith("is no safe cache: others may write there; nothing is remembered")
 
 
+DAMAGED = "is damaged or not in the format of sentencepiece"
+
+
 @pytest.mark.parametrize(
     ("statement", "message"),
     [
-        ("import os; os.abort()", f"crashes the process that loads it (exit code {-signal.SIGABRT})"),
-        ("import os; os._exit(7)", "crashes the process that loads it (exit code 7)"),
-        ("raise ValueError", "is damaged or not in the format of sentencepiece"),
-        ("bytearray(10**10)", "is damaged or not in the format of sentencepiece"),
+        ("import os; os.abort()", DAMAGED),
+        ("raise ValueError", DAMAGED),
+        ("bytearray(10**10)", DAMAGED),
         ("import time; time.sleep(60)", "takes over 1 s to load"),
     ],
 )

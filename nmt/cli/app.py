@@ -28,13 +28,11 @@ from nmt.cli.export import export
 from nmt.cli.import_ import import_
 from nmt.cli.info import info
 from nmt.cli.init import init
-from nmt.cli.next_step import next_step
 from nmt.cli.prune import prune
 from nmt.cli.report import report
 from nmt.cli.score import score
 from nmt.cli.serve import serve
 from nmt.cli.streams import printable, set_up_logging
-from nmt.cli.sweep import sweep
 from nmt.cli.tokenize import tokenize
 from nmt.cli.train import train
 from nmt.cli.translate import translate
@@ -42,28 +40,12 @@ from nmt.distributed import launched
 from nmt.errors import ConfigError, DivergedError, InputError, LostRankError, NmtError, OutputError, StoppedError
 from nmt.processes import set_environment_variables
 
+Command = Callable[..., None]  # the function of a command
 USAGE_ERROR: Any = typer.BadParameter.__bases__[0]  # click's UsageError; some versions of typer have their own click
 HELP = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 
 
-# This class is needed because typer shows panels only with the package rich, which is not used.
-class CommandGroup(typer.core.TyperGroup):
-    """The group of all commands of `nmt`. Its help lists the commands by panel."""
-
-    def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002 - as in the base class
-        # Pad the command names, so that the second column begins at the same position in all panels.
-        width = max(map(len, self.commands))
-        for panel, functions in PANELS.items():
-            rows = []
-            for function in functions:
-                name = name_of(function)
-                help_text = self.commands[name].get_short_help_str(formatter.width - width - 4)
-                rows.append((name.ljust(width), help_text))
-            with formatter.section(panel):
-                formatter.write_dl(rows)
-
-
-def with_shared_options(function: Callable[..., None]) -> Callable[..., None]:
+def with_shared_options(function: Command) -> Command:
     """Return a command that runs `function`, with the additional options -q and -v.
 
     If `function` has the option --device, the command also gets the option --threads. The additional options take
@@ -102,17 +84,12 @@ def print_version(wanted: bool) -> None:
 Threads = Annotated[int, typer.Option(min=0, max=1024, help="CPU threads; 0 keeps torch's default.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print only warnings and errors.")]
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Print more.")]
-PANELS: dict[str, tuple[Callable[..., None], ...]] = {  # title of a panel in `nmt --help` -> its commands, in order
-    "Learn": (train, translate, evaluate, explain),
-    "Data": (download, check, init, tokenize),
-    "Models": (compare, score, align),
-    "Runs": (config, sweep, report, info, prune),
-    "Formats": (export, import_),
-    "Serve": (serve,),
-}
+# The commands in the order of `nmt --help`: first those that most users need.
+COMMANDS: list[Command] = [train, translate, evaluate, explain, download, check, init, tokenize]
+COMMANDS += [compare, score, align, config, report, info, prune, export, import_, serve]
 
 
-def name_of(function: Callable[..., None]) -> str:
+def name_of(function: Command) -> str:
     """Return the name of a command from its function.
 
     Two functions have other names than their commands, because Python has the builtin `eval` and the keyword `import`.
@@ -121,12 +98,9 @@ def name_of(function: Callable[..., None]) -> str:
 
 
 # The help is plain text, because importing rich takes 0.08 s, and rich squeezes the options of a command into columns.
-app = typer.Typer(
-    cls=CommandGroup, no_args_is_help=True, add_completion=False, rich_markup_mode=None, context_settings=HELP
-)
-for commands in PANELS.values():
-    for command in commands:
-        app.command(name_of(command))(with_shared_options(command))
+app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=None, context_settings=HELP)
+for command in COMMANDS:
+    app.command(name_of(command))(with_shared_options(command))
 
 
 @app.callback()
@@ -137,7 +111,8 @@ def nmt(
 ) -> None:
     """Train translation models and translate with them.
 
-    A run: nmt train CONFIG, then nmt translate < in > out, then nmt eval. All settings of CONFIG: nmt config.
+    A run: nmt init SRC TGT -o CONFIG for two files of text, nmt train CONFIG, nmt translate < in > out, nmt eval.
+    All settings of CONFIG: nmt config.
     """
 
 
@@ -177,9 +152,6 @@ def fail_usage(error: Any) -> NoReturn:
     # The arguments are empty.
     if message.startswith("Usage: "):
         error.show()
-        suggestion = next_step()
-        if suggestion:
-            print(f"\nNext: {printable(suggestion)}", file=sys.stderr)
         sys.exit(2)
     # A command has wrong arguments.
     command = error.ctx.command_path if error.ctx else "nmt"

@@ -70,10 +70,8 @@ def write_copies(report: "CheckReport", corpora: "list[CorpusFiles]", directory:
     for mended in repair.fix(report, corpora, directory):
         counts = f"{mended.n_pairs:,} pairs, {mended.n_changed:,} of them changed; {mended.n_dropped:,} dropped"
         if mended.n_realigned:
-            counts += f"; {mended.n_realigned:,} are of lines with different numbers"
+            counts += f"; {mended.n_realigned:,} are of lines with different numbers, so check the copies, too"
         streams.log.info("%s: %s -> %s and %s", mended.files.name, counts, *mended.paths)
-        if mended.n_realigned:
-            streams.log.info("check the copies, too: some faults show only in lines that belong together")
     changes = directory / repair.CHANGES
     streams.log.info("%s names all changed and dropped lines; the originals are as they were", changes)
 

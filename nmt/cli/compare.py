@@ -9,7 +9,7 @@ import typer
 
 from nmt.cli import options, streams
 from nmt.cli.tables import comparison_text
-from nmt.cli.testset import read_test_set, translate_all, warn_if_tokenized
+from nmt.cli.testset import read_test_set, search_for_scores, translate_all, warn_if_tokenized
 from nmt.errors import DataError, InputError
 from nmt.text.lines import iter_lines
 
@@ -34,7 +34,7 @@ def compare(
     """Say which of several systems translates better.
 
     Prints differences of BLEU, chrF and TER from the baseline A with 95 % interval and p-value (1: no difference);
-    BLEU and wins by length; and the lines that differ most.
+    BLEU by length; and the lines that differ most.
     """
     from nmt.config import language_of
     from nmt.evaluate import check_references, choose_settings
@@ -65,7 +65,7 @@ def compare(
             translator = options.load_translator(paths, device, engine=engine, languages=None)
             # If this model has several directions, choose one. `languages` may apply only to another system.
             translator = translator.to(languages if translator.tokenizers.source.targets else "")
-            search = translator.with_options(**options.search_options(beam=beam, scores=False, whole_lines=True))
+            search = search_for_scores(translator, beam)
             hypotheses = translate_all(translator, test_set.sources, search, batch_size)
             language = translator.target_language or language
         else:

@@ -29,8 +29,7 @@ def config(
     if of is None:
         if overrides:
             raise ConfigError("overrides change the values of a file", hint="name it with --of CONFIG")
-        _, *lines = columns(["", "", "", ""], rows)
-        print(*lines, sep="\n")
+        print(*columns(rows), sep="\n")
         return
     # With a file, print the values of its settings. If `key` is a complete key, print only the value of this key.
     config = load_config(of, overrides or [])

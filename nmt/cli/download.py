@@ -97,10 +97,9 @@ def table_of_corpora() -> list[str]:
     from nmt.cli.tables import columns
     from nmt.corpus.catalog import CORPORA
 
-    rows = []
+    rows = [["name", "languages", "train", "dev", "test", "MB", "license", ""]]
     for corpus in CORPORA.values():
         numbers = [f"{n:,}" for n in corpus.n_pairs]
         languages = " ".join(corpus.languages)
         rows.append([corpus.name, languages, *numbers, f"{corpus.size_mb:g}", corpus.license, corpus.note])
-    names = ["name", "languages", "train", "dev", "test", "MB", "license", ""]
-    return columns(names, rows, numbers=names[2:6])
+    return columns(rows)

@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from nmt.cli import options, streams
-from nmt.cli.testset import TestSet, read_test_set, translate_all, warn_if_tokenized
+from nmt.cli.testset import TestSet, read_test_set, search_for_scores, translate_all, warn_if_tokenized
 from nmt.errors import InputError, NmtError
 from nmt.files import hash_file, sha256
 from nmt.text.lines import iter_lines
@@ -44,7 +44,6 @@ def evaluate(
     lowercase: options.Lowercase = False,
     tokenize: options.Tokenize = None,
     bootstrap: Annotated[int, typer.Option(min=0, max=100_000, help="Resamples for 95 % intervals, or 0.")] = 1000,
-    show: Annotated[int, typer.Option(min=0, help="Print so many translations with source and reference.")] = 0,
     json_lines: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
     batch_size: options.BatchSize = None,
     precision: options.PrecisionName = None,
@@ -84,7 +83,7 @@ def evaluate(
             hypotheses = list(iter_lines([hyp]))
             language = language_of(Path(test_set.reference_names[0]))
         elif translator is not None:
-            search = translator.with_options(**options.search_options(beam=beam, scores=False, whole_lines=True))
+            search = search_for_scores(translator, beam)
             hypotheses = translate_all(translator, test_set.sources, search, batch_size)
             language = translator.target_language
             figures = {**model_figures(translator, test_set, search), "models": list(map(str, paths))}
@@ -99,12 +98,12 @@ def evaluate(
             keep_scores(translator.run, model_hash, test_set, figures)
         # 5. Print the scores.
         if not json_lines:
-            print_examples(test_set, hypotheses, show)
             print_scores(direction if len(tested) > 1 else "", scores, figures)
         all_hypotheses += hypotheses
         figures_by_direction[direction] = figures
     warn_if_tokenized(all_hypotheses, tokenize)
-    print_all(figures_by_direction, as_json=json_lines)
+    if json_lines:
+        streams.print_json({"directions": figures_by_direction} if len(tested) > 1 else figures)
 
 
 def directions_to_test(loaded: "Translator", languages: str, *, is_given: bool) -> list[Tested]:
@@ -150,53 +149,6 @@ def print_scores(title: str, scores: "Sequence[Score]", figures: Figures) -> Non
         shown = "infinite" if per_piece is None else readable(per_piece, 3)
         print(f"engine = {figures['engine']}")
         print(f"perplexity of the references = {shown} per piece")
-
-
-def print_all(figures_by_direction: dict[str, Figures], *, as_json: bool) -> None:
-    """If `as_json`, print all figures as JSON. Otherwise, if there are several directions, print a table of scores."""
-    has_several = len(figures_by_direction) > 1
-    if as_json:
-        (*_, figures) = figures_by_direction.values()
-        tree = {"directions": figures_by_direction} if has_several else figures
-        streams.print_json(tree)
-    elif has_several:
-        print("", *table_of_directions(figures_by_direction), sep="\n")
-
-
-def print_examples(test_set: TestSet, hypotheses: list[str], n_examples: int) -> None:
-    """Print translations of evenly spaced lines of the test set."""
-    n_examples = min(n_examples, len(hypotheses))
-    for k in range(n_examples):
-        # The first example is the first line.
-        i = k * len(hypotheses) // n_examples
-        source = test_set.sources[i] if test_set.sources else ""
-        reference = test_set.references[0][i]
-        print(f"source       {source}\nreference    {reference}\ntranslation  {hypotheses[i]}\n")
-
-
-def table_of_directions(figures_by_direction: Mapping[str, Figures]) -> list[str]:
-    """Return a table with the scores of each direction, and a last row with the means over all directions.
-
-    If a direction has no TER, the table has no mean TER, because the mean would leave out this direction.
-    """
-    from nmt.cli.tables import columns
-
-    # 1. Arrange the scores by direction and metric.
-    scores: dict[str, dict[str, float]] = {}
-    for direction, figures in figures_by_direction.items():
-        scores[direction] = {score["name"]: score["value"] for score in figures["scores"]}
-    metrics = max(scores.values(), key=len)
-    # 2. Compute the means. A missing score is NaN, so the mean of its column is NaN, too.
-    rows = {}
-    for direction, by_metric in scores.items():
-        rows[direction] = [by_metric.get(metric, math.nan) for metric in metrics]
-    rows["mean"] = [sum(column) / len(column) for column in zip(*rows.values(), strict=True)]
-    # 3. Format the table.
-    table = []
-    for title, values in rows.items():
-        cells = ["–" if math.isnan(value) else f"{value:.2f}" for value in values]
-        table.append([title, *cells])
-    return columns(["direction", *metrics], table, numbers=metrics)
 
 
 def keep_scores(run: "RunDirectory", model_hash: str, test_set: TestSet, figures: Figures) -> None:

@@ -17,8 +17,8 @@ def info(
 ) -> None:
     """Describe a model or a run.
 
-    Prints architecture, parameters, languages, data with hashes, training, scores with signatures, versions, and how to
-    use it. The test scores are those of earlier `nmt eval` commands.
+    Prints languages, parameters, the config, and of a run also hashes of its data, training, versions, and scores with
+    signatures. The scores are those of earlier `nmt eval` commands.
     """
     prepare_torch()
     from nmt.insight.info import as_text, information

@@ -14,6 +14,7 @@ from nmt.errors import InputError
 if TYPE_CHECKING:
     from nmt.config import Config
 
+MAX_MINUTES = 10_000_000  # upper bound of --minutes, 19 years
 SPLIT = (
     "{data}: {facts.n_train:,} pairs to train on, {facts.n_dev:,} for dev, {facts.n_test:,} for test; left out: "
     "{facts.n_blank:,} blank on a side, {facts.n_leaking:,} with a sentence of dev or test"
@@ -32,7 +33,7 @@ def init(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Config to write. [default: SRCLANG-TGTLANG.yaml]")
     ] = None,
-    minutes: options.Minutes = None,
+    minutes: Annotated[float | None, typer.Option(help="About how long to train in all.")] = None,
     source_lang: Annotated[str, typer.Option(help="Language code. [default: the suffix of SRC]")] = "",
     target_lang: Annotated[str, typer.Option(help="Language code. [default: the suffix of TGT]")] = "",
     device: options.Device = "auto",
@@ -55,7 +56,7 @@ def init(
     output = output or Path(f"{'-'.join(languages)}.yaml")
     data = output.with_suffix("")
     run = Path("runs", output.stem)
-    check_names(output, data, run)
+    check_arguments(output, data, run, minutes)
     with contextlib.ExitStack() as unfinished:
         # 2. Split the text.
         unfinished.callback(shutil.rmtree, data, ignore_errors=True)
@@ -87,8 +88,10 @@ def init(
     streams.log.info("written to %s: expected to take %s; next: nmt train %s", output, cost, output)
 
 
-def check_names(output: Path, data: Path, run: Path) -> None:
-    """Raise InputError if the config's name does not end in .yaml or .yml, or if one of the paths exists already."""
+def check_arguments(output: Path, data: Path, run: Path, minutes: float | None) -> None:
+    """Raise InputError if a path exists already, if the config is not named .yaml or .yml, or if no time is left."""
+    if minutes is not None and not 0 < minutes < MAX_MINUTES:  # also refuses NaN
+        raise InputError(f"no training takes {minutes:g} minutes", hint="give --minutes 60, or leave it out")
     if output.suffix not in (".yaml", ".yml"):
         raise InputError(f"{output} does not end in .yaml", hint="the name without it is the directory of the split")
     for path in (output, data, run):

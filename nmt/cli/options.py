@@ -14,20 +14,9 @@ from nmt.errors import InputError, ModelError
 if TYPE_CHECKING:
     from nmt.translate.translator import Translator
 
-MAX_MINUTES = 10_000_000  # upper bound of --minutes, 19 years
-
-
-def checked_minutes(minutes: float | None) -> float | None:
-    """Return the value of --minutes. Raise BadParameter if the value is NaN, not positive or too large."""
-    if minutes is not None and not 0 < minutes < MAX_MINUTES:
-        raise typer.BadParameter(f"{minutes:g} is not in the range 0<x<{MAX_MINUTES}")
-    return minutes
-
-
 # Training
 ConfigFile = Annotated[Path, typer.Argument(metavar="CONFIG", help="The run's YAML file.")]
 Overrides = Annotated[list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="For example train.lr=3e-4")]
-Minutes = Annotated[float | None, typer.Option(callback=checked_minutes, help="About how long to train in all.")]
 
 # Models and their loading
 MODEL_HELP = "A run or model file. [default: $NMT_MODEL, else the newest under runs/]"
@@ -71,11 +60,6 @@ Open = Annotated[bool, typer.Option("--open", help="Open the page in a browser."
 SAMPLING = ("temperature", "top_k", "top_p", "seed")  # the fields of SearchOptions that apply only to sampling
 
 
-def option_name(parameter: str) -> str:
-    """Return the command-line option of a parameter, such as --top-k for top_k."""
-    return f"--{parameter.replace('_', '-')}"
-
-
 def search_options(**given: Any) -> dict[str, Any]:
     """Return the given fields of `TranslationOptions`, without fields that are None.
 
@@ -91,7 +75,7 @@ def search_options(**given: Any) -> dict[str, Any]:
         # The default value is allowed, because it changes nothing.
         default = SearchOptions.model_fields[name].default
         if chosen.get(name, default) != default:
-            raise InputError(f"{option_name(name)} applies only to sampling", hint="add --sample")
+            raise InputError(f"--{name.replace('_', '-')} applies only to sampling", hint="add --sample")
     return chosen
 
 

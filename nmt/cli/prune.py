@@ -11,7 +11,6 @@ from nmt.processes import prepare_torch
 
 def prune(
     runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Runs that are not being trained.")],
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be deleted.")] = False,
 ) -> None:
     """Delete checkpoints that are no longer needed.
 
@@ -22,13 +21,10 @@ def prune(
     prepare_torch()
     from nmt.train import upkeep
 
-    done = "would delete" if dry_run else "deleted"
     for run in runs:
-        pruned = upkeep.prune(run, dry_run=dry_run)
+        pruned = upkeep.prune(run)
         # Log each file as a debug message, which is shown with -v.
         for file in pruned.files:
-            streams.log.debug("%s %s", done, file)
-        n_files = len(pruned.files)
-        what = "1 checkpoint" if n_files == 1 else f"{n_files} checkpoints"
-        message = "%s: %s %s, %.1f MB; the model and step %d stay"
-        streams.log.info(message, run, done, what, pruned.n_bytes / 1e6, pruned.kept)
+            streams.log.debug("deleted %s", file)
+        message = "%s: deleted %d checkpoint(s), %.1f MB; the model and step %d stay"
+        streams.log.info(message, run, len(pruned.files), pruned.n_bytes / 1e6, pruned.kept)

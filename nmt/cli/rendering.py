@@ -1,4 +1,4 @@
-"""Functions that format translations as lines of output: plain, with scores, or as JSON."""
+"""Functions that format translations as lines of output: plain or as JSON."""
 
 import json
 from collections.abc import Callable
@@ -25,8 +25,7 @@ def renderer(translator: "Translator", line_options: "LineOptions") -> "Callable
         # 2. Format the line.
         if line_options.json:
             return as_json(translation, translator, reasons)
-        best = translation.hypotheses[0]
-        return f"{best.score:.4f}\t{best.text}" if line_options.scores else best.text
+        return translation.text
 
     return render
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from nmt.cli import options, streams
-from nmt.cli.testset import translate_all, warn_if_tokenized
+from nmt.cli.testset import search_for_scores, translate_all, warn_if_tokenized
 
 if TYPE_CHECKING:
     from nmt.run.directory import RunDirectory
@@ -65,7 +65,6 @@ def evaluation_of(run: "RunDirectory", languages: str, beam: int | None, device:
     references = [pair.target for pair in pairs]
     # 2. Translate and score the test set.
     translator = options.load_translator(run.path, device, languages=languages)
-    search = translator.with_options(**options.search_options(beam=beam, whole_lines=True))
-    hypotheses = translate_all(translator, sources, search)
+    hypotheses = translate_all(translator, sources, search_for_scores(translator, beam))
     warn_if_tokenized(hypotheses)
     return evaluated(name, sources, references, hypotheses, config)

@@ -17,20 +17,17 @@ def score(
     languages: options.Languages = "",
     output: options.OutputFile = None,
     json_lines: Annotated[bool, typer.Option("--json", help="JSON lines, as of nmt translate.")] = False,
-    alpha: options.Alpha = None,
     device: options.Device = "auto",
 ) -> None:
     """Print the log-probabilities of given translations.
 
     Prints one line per pair: the log-probability of the translation, TAB, and the log-probabilities of its pieces, the
-    last of which is EOS. --json adds scores with the length penalty.
+    last of which is EOS. --json adds scores with the length penalty of the config.
     """
     translator = options.load_translator(model, device, languages=languages)
     from nmt.translate.scoring import score_pairs
 
-    # The length penalty is the only search option that affects the scores of given translations.
-    chosen = translator.with_options(**options.search_options(alpha=alpha))
-    scored = score_pairs(translator, iter_pairs([src], [ref]), chosen)
+    scored = score_pairs(translator, iter_pairs([src], [ref]), translator.options)
     with streams.open_output(output) as out:
         for translation in streams.with_bar(scored, streams.bar_length(src, output)):
             if json_lines:

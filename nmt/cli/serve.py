@@ -42,7 +42,6 @@ def serve(
     api_keys: Annotated[
         Path | None, typer.Option(help="File of API keys, one a line; clients need one of them, also for /metrics.")
     ] = None,
-    watch: Annotated[bool, typer.Option("--watch", help="Load a model anew when its file has changed.")] = False,
     glossary: options.GlossaryFile = None,
     precision: options.PrecisionName = None,
     engine: options.Engine = None,
@@ -81,10 +80,10 @@ def serve(
     gc.freeze()  # the garbage collector then skips the many objects of torch, which saves time
     # 3. Answer requests. On SIGHUP, the reloader reads the models, the keys and the glossary again.
     reloader = Reloader(api, paths, load_one, partial(read_keys, api_keys) if api_keys else None)
-    run_server(create_app(api, allow_host or ()), host, port, reloader, watch=watch)
+    run_server(create_app(api, allow_host or ()), host, port, reloader)
 
 
-def run_server(app: "Guard", host: str, port: int, reloader: "Reloader", *, watch: bool) -> None:
+def run_server(app: "Guard", host: str, port: int, reloader: "Reloader") -> None:
     """Answer requests until SIGTERM or Ctrl-C."""
     import asyncio  # imported here, because importing asyncio would slow down the start of every other command
 
@@ -96,12 +95,9 @@ def run_server(app: "Guard", host: str, port: int, reloader: "Reloader", *, watc
         url = f"http://{name}:{listening.getsockname()[1]}"
 
         def start() -> None:
-            streams.log.info("serving on %s", url)
             reload_on_hangup(asyncio.get_running_loop(), server, reloader)
-            if watch:
-                watching.append(asyncio.create_task(reloader.watch()))
+            streams.log.info("serving on %s", url)
 
-        watching: list[asyncio.Task[None]] = []  # keeps the task alive: the event loop has only a weak reference
         server = new_server(app, on_start=start)
         server.run(sockets=[listening])
 

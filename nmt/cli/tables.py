@@ -1,7 +1,6 @@
 """Tables for a terminal, and the text that `nmt compare` prints."""
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import astuple
+from collections.abc import Iterable, Iterator, Sequence
 from string import ascii_uppercase
 from typing import TYPE_CHECKING
 
@@ -9,19 +8,12 @@ if TYPE_CHECKING:
     from nmt.insight.compare import ComparedLine, Comparison, LineGroup
 
 
-def columns(names: Sequence[str], rows: Iterable[Sequence[object]], numbers: Collection[str] = ()) -> list[str]:
-    """Format a table as lines of text. The columns named in `numbers` are right-aligned, other columns left-aligned."""
-    # Convert all cells to text. The width of a column is the width of its longest cell.
-    table = [names, *(tuple(map(str, row)) for row in rows)]
+def columns(rows: Iterable[Sequence[object]]) -> list[str]:
+    """Format a table as lines of text, with left-aligned columns."""
+    # The width of a column is the width of its longest cell.
+    table = [tuple(map(str, row)) for row in rows]
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-    # Pad the cells, and strip the spaces at the end of each line.
-    lines = []
-    for cells in table:
-        padded = []
-        for name, cell, width in zip(names, cells, widths, strict=True):
-            padded.append(cell.rjust(width) if name in numbers else cell.ljust(width))
-        lines.append("  ".join(padded).rstrip())
-    return lines
+    return ["  ".join(map(str.ljust, cells, widths)).rstrip() for cells in table]
 
 
 def comparison_text(comparison: "Comparison") -> list[str]:
@@ -50,7 +42,7 @@ def score_table(comparison: "Comparison", letters: str) -> Iterator[str]:
 
     The row of each system except the baseline also shows how much its score differs from the baseline's score.
     """
-    rows = []
+    rows = [["score", "", "", "difference", "95 % interval", "p"]]
     for paired in comparison.scores:
         for letter, system in zip(letters, paired.systems, strict=True):
             # The baseline has no difference.
@@ -62,7 +54,7 @@ def score_table(comparison: "Comparison", letters: str) -> Iterator[str]:
                 interval = f"{difference.low:+.2f} to {difference.high:+.2f}"
                 row += [f"{difference.value:+.2f}", interval, f"{difference.p_value:.4f}"]
             rows.append(row)
-    yield from columns(["score", "", "", "difference", "95 % interval", "p"], rows)
+    yield from columns(rows)
     # Explain the numbers, and give the signatures with which sacreBLEU can compute them again.
     if comparison.left_out:
         yield comparison.left_out
@@ -72,28 +64,19 @@ def score_table(comparison: "Comparison", letters: str) -> Iterator[str]:
 
 
 def group_table(title: str, groups: "Sequence[LineGroup]", letters: str) -> list[str]:
-    """Return a table with the BLEU of each system in each group of lines, and the wins of each system over A."""
+    """Return a table with the BLEU of each system in each group of lines."""
     names = [title, "lines", *(f"BLEU {letter}" for letter in letters)]
-    # The baseline is not compared with itself, so it has no wins.
-    for letter in letters[1:]:
-        names += [f"{letter} better", "equal", "worse"]
-    rows = []
+    rows = [names]
     for group in groups:
-        row = [group.name, str(group.n_lines), *(f"{bleu:.2f}" for bleu in group.bleu)]
-        for wins in group.wins:
-            row += map(str, astuple(wins))
-        rows.append(row)
-    return columns(names, rows)
+        rows.append([group.name, str(group.n_lines), *(f"{bleu:.2f}" for bleu in group.bleu)])
+    return columns(rows)
 
 
 def translations_of(line: "ComparedLine", letters: str) -> Iterator[str]:
-    """Yield the source, the reference and the translations of a line. The line's number is before the first text."""
-    # Indent the texts without a number, so that all texts begin at the same column.
-    number = f"{line.number:>6}"
-    no_number = " " * len(number)
+    """Yield the number of a line, its source, its reference and its translations."""
+    yield f"line {line.number}"
     if line.source:
-        yield f"{number}  source     {line.source}"
-        number = no_number
-    yield f"{number}  reference  {line.reference}"
+        yield f"  source     {line.source}"
+    yield f"  reference  {line.reference}"
     for letter, text, chrf in zip(letters, line.translations, line.chrf, strict=True):
-        yield f"{no_number}  {letter} {chrf:7.1f}  {text}"
+        yield f"  {letter} {chrf:7.1f}  {text}"

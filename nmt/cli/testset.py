@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from nmt.cli import streams
+from nmt.cli import options, streams
 from nmt.errors import InputError
 
 if TYPE_CHECKING:
@@ -68,6 +68,11 @@ def configured_test_set(configs: "Sequence[Config]") -> TestSet:
     names = " ".join(corpora[0].source), [" ".join(corpora[0].target)]
     source_files, target_files = paths[0]
     return TestSet(*names, list(iter_lines(source_files)), [list(iter_lines(target_files))])
+
+
+def search_for_scores(translator: "Translator", beam: int | None) -> "TranslationOptions":
+    """Return the options with which a test set is translated: each line is translated as a whole."""
+    return translator.with_options(**options.search_options(beam=beam, scores=False, whole_lines=True))
 
 
 def translate_all(

@@ -2,11 +2,10 @@
 
 import contextlib
 import logging
-import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -15,9 +14,6 @@ from nmt.distributed import launched
 from nmt.errors import NmtError, OutputError
 from nmt.files import append_whole, atomic_write
 from nmt.processes import prepare_torch
-
-if TYPE_CHECKING:
-    from nmt.config import Config
 
 
 def train(
@@ -34,6 +30,7 @@ def train(
     machines: torchrun --nproc-per-node 2 -m nmt train CONFIG. All settings: `nmt config`.
     """
     from nmt.config import load_config
+    from nmt.run.directory import RunDirectory
 
     settings = load_config(config, overrides or [])
     prepare_torch()
@@ -48,18 +45,9 @@ def train(
     if dry_run:
         prepared = session.prepare(settings, device=device, fresh=fresh)
         session.check_replicas(replicas, prepared.model.device)
-        streams.print_lines(measurement.dry_run(prepared, replicas or None))
+        streams.print_lines([measurement.dry_run(prepared, replicas or None)])
         return
-    run_training(settings, device=device, fresh=fresh, replicas=replicas, quiet=streams.is_quiet())
-
-
-def run_training(
-    settings: "Config", *, device: str, fresh: bool = False, replicas: int = 0, quiet: bool = False
-) -> None:
-    """Train a model, and write train.log and report.html. `quiet` hides the progress on stderr."""
-    from nmt.run.directory import RunDirectory
-    from nmt.train import session
-
+    # Train, and write train.log and report.html.
     with kept_log(RunDirectory(settings.run).log_file) as open_log:
         prepared = session.prepare(settings, device=device, fresh=fresh)
         session.check_replicas(replicas, prepared.model.device)
@@ -68,7 +56,7 @@ def run_training(
         # Write the report again after each validation.
         if settings.train.report:
             prepared.on_validation = partial(write_report, Path(settings.run))
-        session.train(prepared, quiet=quiet, n_replicas=replicas or None)
+        session.train(prepared, n_replicas=replicas or None)
 
 
 def write_report(run: Path) -> None:
@@ -91,6 +79,8 @@ class RunLog(logging.Handler):
 
     def __init__(self, file: Path) -> None:
         super().__init__()
+        # A line looks like this: 2026-11-22T10:00:05+0000 INFO message
+        self.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s", "%Y-%m-%dT%H:%M:%S%z"))
         self.file = file
         self.is_open = False
         self.lines = ""
@@ -101,9 +91,7 @@ class RunLog(logging.Handler):
         self.write()
 
     def emit(self, record: logging.LogRecord) -> None:
-        # A line looks like this: 2026-11-22T10:00:05+0000 INFO message
-        start = f"{time.strftime('%Y-%m-%dT%H:%M:%S%z', time.localtime(record.created))} {record.levelname}"
-        self.lines += f"{start} {streams.printable(record.getMessage())}\n"
+        self.lines += f"{streams.printable(self.format(record))}\n"
         if self.is_open:
             self.write()
 
@@ -129,8 +117,7 @@ def kept_log(file: Path) -> Iterator[Callable[[], None]]:
         yield handler.open
     except NmtError as error:
         for line in error.lines:
-            message = f"{type(error).__name__}: {line}"
-            handler.handle(logging.LogRecord(streams.log.name, logging.ERROR, __file__, 0, message, None, None))
+            handler.emit(logging.makeLogRecord({"levelname": "ERROR", "msg": f"{type(error).__name__}: {line}"}))
         raise
     finally:
         streams.log.removeHandler(handler)

@@ -1,9 +1,9 @@
 """The command `nmt translate`."""
 
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -25,118 +25,53 @@ Markup = Literal["text", "html", "markdown"]
 
 @dataclass(frozen=True)
 class LineOptions:
-    """The options that apply only to lines and texts. The fields have the names of the command-line options."""
+    """The options that apply only to lines and texts."""
 
     format: Markup = "text"
     prefix: str = ""
     n_best: int = 1
     json: bool = False
-    scores: bool = False
     min_confidence: float | None = None
     stream: bool = False
 
     @property
-    def given(self) -> str:
-        """Return the command-line names of the options that differ from their defaults, for an error message."""
-        changed = [field.name for field in fields(self) if getattr(self, field.name) != field.default]
-        return ", ".join(map(options.option_name, changed))
-
-    @property
     def needs_scores(self) -> bool:
-        return self.scores or self.json or self.min_confidence is not None
-
-    @property
-    def is_for_plain_text(self) -> bool:
-        """Return whether an option is used that cannot be used for lines with markup."""
-        return self.needs_scores or self.prefix != ""
+        return self.json or self.min_confidence is not None
 
 
-@dataclass(frozen=True)
-class DocumentOptions:
-    """The options that apply only to documents."""
-
-    column: str = ""
-    bilingual: bool = False
-
-
-class Request(NamedTuple):
-    """The arguments of a translation: the source, the output and the options."""
-
-    source: Source
-    output: Path | None
-    resume: bool
-    line_options: LineOptions
-    document_options: DocumentOptions
-
-    @property
-    def has_files(self) -> bool:
-        """Return whether input and output are both ordinary files."""
-        return is_named_file(self.source.path) and is_named_file(self.output)
-
-
-class Exclusion(NamedTuple):
-    """A combination of arguments that is not allowed."""
-
-    applies: Callable[[Request], object]  # whether a request has this combination
-    message: str  # the message and the hint are format strings, which can use `request`
-    hint: str
-
-
-EXCLUSIONS = [
-    Exclusion(
-        lambda request: request.line_options.n_best > 1 and not request.line_options.json,
-        "several hypotheses do not fit on one line",
-        "add --json",
-    ),
-    Exclusion(
-        lambda request: request.line_options.format != "text" and request.line_options.is_for_plain_text,
-        "--format {request.line_options.format} goes with none of --json, --scores, --min-confidence and --prefix",
-        "leave them out",
-    ),
-    Exclusion(
-        lambda request: request.source.is_document and request.output in (None, streams.DASH),
-        "the translation of {request.source.path} needs a file or a folder",
-        "add -o NEW{request.source.suffix}; to translate the name itself, pipe it in",
-    ),
-    Exclusion(
-        lambda request: not request.source.is_document and request.output and request.output.suffix.lower() in ZIPPED,
-        "{request.output} is named as a document, but lines of text would be written to it",
-        "nmt translate FILE{request.output.suffix} -o NEW{request.output.suffix}",
-    ),
-    Exclusion(
-        lambda request: request.document_options.bilingual and request.source.kind != "document",
-        "--bilingual is for a document",
-        "nmt translate FILE.docx -o FILE.tmx --bilingual",
-    ),
-    Exclusion(
-        lambda request: request.document_options.column and not request.source.has_columns,
-        "--column is for a .csv file",
-        "nmt translate FILE.csv --column NAME -o NEW.csv",
-    ),
-    Exclusion(
-        lambda request: request.source.is_document and request.line_options.given,
-        "{request.source.path} is a {request.source.kind}: {request.line_options.given} would have no effect",
-        "leave it out; to translate the lines of a file: -i FILE",
-    ),
-    Exclusion(
-        lambda request: request.resume and request.source.kind == "document",
-        "--resume is for lines and folders, and {request.source.path} is a document",
-        "leave it out: a document is translated as a whole",
-    ),
-    Exclusion(
-        lambda request: request.resume and not request.source.is_document and not request.has_files,
-        "--resume needs input and output files",
-        "nmt translate --resume -i FILE -o FILE",
-    ),
-]
-
-
-def check_request(request: Request) -> None:
+def check_arguments(
+    source: Source, output: Path | None, line_options: LineOptions, *, resume: bool, column: str, bilingual: bool
+) -> None:
     """Raise InputError if the arguments have a combination that is not allowed."""
-    for exclusion in EXCLUSIONS:
-        if exclusion.applies(request):
-            message = exclusion.message.format(request=request)
-            raise InputError(message, hint=exclusion.hint.format(request=request))
+    markup = line_options.format
+    is_document = source.kind in ("document", "folder")
+    # 1. The options of lines.
+    if line_options.n_best > 1 and not line_options.json:
+        raise InputError("several hypotheses do not fit on one line", hint="add --json")
+    if markup != "text" and (line_options.needs_scores or line_options.prefix):
+        message = f"--format {markup} goes with none of --json, --min-confidence and --prefix"
+        raise InputError(message, hint="leave them out")
+    if is_document and line_options != LineOptions():
+        message = f"--format, --prefix, --n-best, --json, --min-confidence and --stream do not apply to a {source.kind}"
+        raise InputError(message, hint="leave them out; to translate the lines of a file: -i FILE")
+    # 2. The output.
+    if is_document and output in (None, streams.DASH):
+        hint = f"add -o NEW{source.suffix}; to translate the name itself, pipe it in"
+        raise InputError(f"the translation of {source.path} needs a file or a folder", hint=hint)
+    if not is_document and output is not None and output.suffix.lower() in ZIPPED:
+        message = f"{output} is named as a document, but lines of text would be written to it"
+        raise InputError(message, hint=f"nmt translate FILE{output.suffix} -o NEW{output.suffix}")
+    # 3. The options of documents.
+    if bilingual and source.kind != "document":
+        raise InputError("--bilingual is for a document", hint="nmt translate FILE.docx -o FILE.tmx --bilingual")
+    if column and source.kind != "folder" and source.suffix != ".csv":
+        raise InputError("--column is for a .csv file", hint="nmt translate FILE.csv --column NAME -o NEW.csv")
+    # 4. --resume.
+    if resume and source.kind == "document":
+        message = f"--resume is for lines and folders, and {source.path} is a document"
+        raise InputError(message, hint="leave it out: a document is translated as a whole")
+    if resume and not is_document and not (is_named_file(source.path) and is_named_file(output)):
+        raise InputError("--resume needs input and output files", hint="nmt translate --resume -i FILE -o FILE")
 
 
 def translate(
@@ -154,7 +89,7 @@ def translate(
         Markup, typer.Option("--format", help="Of lines: tags stay around the words that the tagged ones become.")
     ] = "text",
     bilingual: Annotated[bool, typer.Option("--bilingual", help="Write sources, too: -o FILE.tmx or .tsv.")] = False,
-    column: Annotated[str, typer.Option(help="Of a .csv file: the column to translate, its name or number.")] = "",
+    column: Annotated[str, typer.Option(help="Of a .csv file: name of the column to translate.")] = "",
     protect_placeholders: Annotated[
         bool, typer.Option("--protect-placeholders", help="Keep {name}, %s, URLs, numbers and emoji as they are.")
     ] = False,
@@ -176,10 +111,9 @@ def translate(
     top_k: Annotated[int, typer.Option(help="Sampling: only the k most probable pieces; 0 is all.")] = 0,
     top_p: Annotated[float, typer.Option(help="Sampling: only the most probable pieces that together reach p.")] = 1.0,
     seed: options.Seed = 1,
-    scores: Annotated[bool, typer.Option(help="Print score TAB translation.")] = False,
     json_lines: Annotated[bool, typer.Option("--json", help="JSON lines: hypotheses, scores, words, pieces.")] = False,
     min_confidence: Annotated[
-        float | None, typer.Option(min=0, max=1, help="Warn of lines below it, and of lines that seem made up.")
+        float | None, typer.Option(min=0, max=1, help="Warn of lines below it, and of repeated phrases.")
     ] = None,
     stream: Annotated[bool, typer.Option("--stream", help="Answer each line at once, as on a terminal.")] = False,
     whole_lines: options.WholeLines = None,
@@ -202,22 +136,21 @@ def translate(
         prefix=prefix,
         n_best=n_best,
         json=json_lines,
-        scores=scores,
         min_confidence=min_confidence,
         stream=stream,
     )
-    document_options = DocumentOptions(column=column, bilingual=bilingual)
-    check_request(Request(source, output, resume, line_options, document_options))
-    check_patterns(protect or [])
+    check_arguments(source, output, line_options, resume=resume, column=column, bilingual=bilingual)
+    if protect:
+        from nmt.text.placeholders import patterns_of  # imported only here: compiling the module's patterns takes 15 ms
+
+        patterns_of(protect)  # raises an error for an invalid regular expression
     if sample and beam is None:
         beam = n_best
     search = options.search_options(
         beam=beam, alpha=alpha, sample=sample, temperature=temperature, top_k=top_k, top_p=top_p, seed=seed
     )
-    search |= options.search_options(
-        whole_lines=whole_lines, protect=protect, protect_placeholders=protect_placeholders or None
-    )
-    search |= {"n_best": n_best, "scores": line_options.needs_scores}
+    search |= options.search_options(whole_lines=whole_lines, protect=protect, n_best=n_best)
+    search |= {"protect_placeholders": protect_placeholders, "scores": line_options.needs_scores}
     if max_length is not None:
         search |= {"max_length_a": 0.0, "max_length_b": max_length}
 
@@ -229,10 +162,10 @@ def translate(
     arguments: dict[str, Any] = {"batch_size": batch_size, "options": translator.with_options(**search)}
 
     # 3. Translate a document or a folder, and return.
-    if source.path is not None and output is not None and source.is_document:
+    if source.path is not None and output is not None and source.kind != "lines":
         from nmt.translate.documents import translate_path
 
-        arguments |= {"watch": streams.with_bar, **asdict(document_options)}
+        arguments |= {"watch": streams.with_bar, "column": column, "bilingual": bilingual}
         translate_path(translator, source.path, output, resume=resume, **arguments)
         return
 
@@ -249,14 +182,6 @@ def translate(
         rewrite(source.path, output, paths, writer, arguments, settings, render)
     else:
         write_lines(writer, source, output, arguments, render)
-
-
-def check_patterns(protect: list[str]) -> None:
-    """Raise ConfigError if a pattern of --protect is not a valid regular expression."""
-    if protect:
-        from nmt.text.placeholders import patterns_of  # imported only here: compiling the module's patterns takes 15 ms
-
-        patterns_of(protect)
 
 
 def write_lines(
@@ -276,10 +201,9 @@ def write_lines(
         lines = streams.open_input(source.path)
         n_lines = streams.bar_length(source.path, output)
     with streams.open_output(output) as out:
-        # Flush after each window, so that a program that reads the output through a pipe gets lines without delay.
-        translations = writer.translate_lines(lines, **arguments, after_window=out.flush)
-        for translation in streams.with_bar(translations, n_lines):
+        for translation in streams.with_bar(writer.translate_lines(lines, **arguments), n_lines):
             out.write(render(translation).encode() + b"\n")
+            out.flush()  # so that a program that reads the output through a pipe gets each line without delay
 
 
 def of_markup(translator: "Translator", markup: Markup) -> "MarkupTranslator":

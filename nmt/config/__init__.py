@@ -21,6 +21,7 @@ from nmt.config.schema import (
     SearchSettings,
     TokenizerSettings,
     TrainSettings,
+    as_corpora,
     is_language,
     is_meant,
 )

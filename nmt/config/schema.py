@@ -1,10 +1,10 @@
 """Every setting of a run: type, default, range and one line of help."""
 
 import re
-from typing import Annotated, Any, Literal, Self, get_args
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, ValidationInfo, field_serializer
-from pydantic.functional_validators import AfterValidator, BeforeValidator, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, field_serializer
+from pydantic.functional_validators import AfterValidator, BeforeValidator, model_validator
 from pydantic_core import PydanticCustomError
 
 MAX_NAME_BYTES, MAX_PATH = 255, 3_000  # file systems' limits for a name (bytes) and a path (leaves room for suffixes)
@@ -22,16 +22,6 @@ class Section(BaseModel):
     """The base class of all sections. Sections are immutable, refuse unknown keys, and validate their defaults."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True, allow_inf_nan=False)
-
-    @field_validator("*", mode="before")
-    @classmethod
-    def refuse_bool_as_number(cls, value: Any, info: ValidationInfo) -> Any:
-        """Refuse true and false where a number is expected; pydantic would convert true to 1."""
-        kind = cls.model_fields[str(info.field_name)].annotation
-        kinds = {kind, *get_args(kind)}  # the type, and the types in a union
-        if isinstance(value, bool) and kinds & {int, float}:
-            raise PydanticCustomError("number_type", "Input should be a number")
-        return value
 
 
 def check_path(text: str) -> str:
@@ -175,34 +165,26 @@ class Data(Section):
             raise ValueError("mix and target_tag do not go with a list of corpora in train")
         if not is_list and self.temperature != 1:
             raise ValueError("temperature needs a list of corpora in train")
-        if is_list:
-            # A test set is optional. A dev set is required, because a list of corpora has no held-out dev set.
-            self._check_languages("train", self.train)
-            self._check_languages("dev", self.dev)
-            if self.test:
-                self._check_languages("test", self.test)
-        self._check_same_form("dev", self.dev, is_list)
-        self._check_same_form("test", self.test, is_list)
+        for name in ("train", "dev", "test"):
+            corpora: tuple[Files, ...] = getattr(self, name)
+            directions = [files.languages for files in corpora]
+            if is_list:
+                self._check_directions(name, directions)
+            # The config of one direction keeps the languages of its corpora.
+            elif len(corpora) > 1 or (any(directions) and not self.target_tag):
+                raise ValueError(f"{name} must be a corpus, as train is")
         return self
 
-    def _check_same_form(self, name: str, corpora: tuple[Files, ...], is_list: bool) -> None:
-        """Check that a list has each direction only once, or, if train is no list, that there is at most one corpus."""
-        directions = [files.languages for files in corpora]
-        if is_list and len(set(directions)) < len(directions):
-            raise ValueError(f"{name} has a direction twice: list all of its files in one corpus")
-        # The config of one direction keeps the languages of its corpora.
-        has_languages = any(directions) and not self.target_tag
-        if not is_list and (len(corpora) > 1 or has_languages):
-            raise ValueError(f"{name} must be a corpus, as train is")
-
-    def _check_languages(self, name: str, corpora: tuple[Files, ...]) -> None:
-        """Check that each corpus has a direction, and that `data.train` has a corpus with the same target language."""
-        directions = [files.languages for files in corpora]
-        if not directions or "" in directions:
+    def _check_directions(self, name: str, directions: list[str]) -> None:
+        """Check the directions of the corpora in a list. `data.train` must have a corpus into each target language."""
+        # A test set is optional. A dev set is required, because a list of corpora has no held-out dev set.
+        if "" in directions or not (directions or name == "test"):
             raise ValueError(f"{name} needs corpora that have languages, such as de-en")
         for direction in directions:
             if target_of(direction) not in self.targets:
                 raise ValueError(f"{name} has {direction}, but train has no corpus into that language")
+        if name != "train" and len(set(directions)) < len(directions):
+            raise ValueError(f"{name} has a direction twice: list all of its files in one corpus")
 
 
 class TokenizerSettings(Section):

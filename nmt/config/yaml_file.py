@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from nmt.config.listing import settings
 from nmt.config.schema import Config
-from nmt.errors import ConfigError, ModelError, os_errors_as
+from nmt.errors import ConfigError, os_errors_as
 
 MAX_CONFIG_BYTES = 100_000  # maximum size of a config file; a larger one is a mistake or an attack
 MAX_FAULTS = 20  # maximum number of faults that a message lists
@@ -34,9 +34,6 @@ class CoreLoader(yaml.SafeLoader):
             mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]
             raise yaml.MarkedYAMLError(problem="a config has no aliases", problem_mark=mark)
         return super().compose_node(parent, index)
-
-    def flatten_mapping(self, node: yaml.MappingNode) -> None:
-        """Do nothing, because YAML 1.2 has no merge keys, which YAML 1.1 has."""
 
 
 class CoreDumper(yaml.SafeDumper):
@@ -82,9 +79,10 @@ def load_config(path: Path, overrides: Sequence[str] = ()) -> Config:
         keys, value = parse_override(override)
         # Find the section of the key, or create it.
         section = tree
-        for parent in keys[:-1]:
+        for n, parent in enumerate(keys[:-1], 1):
             if not isinstance(section.get(parent), dict):
                 section[parent] = {}
+                origins[keys[:n]] = COMMAND_LINE
             section = section[parent]
         section[keys[-1]] = value
         origins[keys] = COMMAND_LINE
@@ -110,8 +108,8 @@ def read_yaml(path: Path) -> tuple[dict[str, Any], Origins]:
     Raises ConfigError if the file cannot be read, is too large, or is invalid.
     """
     with os_errors_as(ConfigError, f"read {path}", hint="give the path of a config file"), path.open("rb") as file:
-        content = file.read(MAX_CONFIG_BYTES + 1)
-    if len(content) > MAX_CONFIG_BYTES:  # the file has at least one byte too many
+        content = file.read(MAX_CONFIG_BYTES + 1)  # also from a pipe, as in `nmt train <(...)`
+    if len(content) > MAX_CONFIG_BYTES:
         raise ConfigError(f"{path} has over {MAX_CONFIG_BYTES:,} bytes, too many for a config", hint="check the path")
     origins: Origins = {}
     tree: Any = {}
@@ -127,24 +125,16 @@ def read_yaml(path: Path) -> tuple[dict[str, Any], Origins]:
         if node is not None:
             tree = loader.construct_document(node)
     except YAML_ERRORS as error:
-        message = f"{yaml_place(path, error)}: not valid YAML: {yaml_problem(error)}"
+        mark = getattr(error, "problem_mark", None)  # PyYAML's errors have one; its lines count from 0
+        place = f"{path}:{mark.line + 1}" if mark else str(path)
+        problem = getattr(error, "problem", None) or str(error)
+        first_line = problem.partition("\n")[0]
+        message = f"{place}: not valid YAML: {first_line:.200}"
         raise ConfigError(message, hint="check indentation, colons and quotes") from error
     # 3. Check that the file is a mapping.
     if not isinstance(tree, dict):
         raise ConfigError(f"{path}: a config must be a mapping of keys to values", hint="see `nmt config`")
     return tree, origins
-
-
-def yaml_place(path: Path, error: Exception) -> str:
-    """Return the file name of an error, with the line number if PyYAML knows the line."""
-    mark = getattr(error, "problem_mark", None)  # lines count from 0
-    return f"{path}:{mark.line + 1}" if mark else str(path)
-
-
-def yaml_problem(error: Exception) -> str:
-    """Return PyYAML's description of an error, in one line."""
-    problem = getattr(error, "problem", None) or str(error)
-    return problem.partition("\n")[0][:200]
 
 
 def keys_of(node: yaml.Node | None, prefix: KeyPath) -> Iterator[tuple[KeyPath, int]]:
@@ -154,9 +144,6 @@ def keys_of(node: yaml.Node | None, prefix: KeyPath) -> Iterator[tuple[KeyPath, 
             yield from keys_of(item, (*prefix, str(number)))
     if isinstance(node, yaml.MappingNode):
         for key, value in node.value:
-            # Refuse a key that is a list or a mapping.
-            if not isinstance(key, yaml.ScalarNode):
-                raise yaml.MarkedYAMLError(problem="found unhashable key", problem_mark=key.start_mark)
             path = (*prefix, str(key.value))
             yield path, key.start_mark.line + 1
             yield from keys_of(value, path)
@@ -167,8 +154,7 @@ def check_config(tree: Mapping[str, Any], origins: Origins, name: str) -> Config
 
     `name` is the name of the tree. A message contains this name if the origin of a fault is not known.
     """
-    if isinstance(tree, Mapping):
-        tree = without_gone(tree, name)
+    tree = without_gone(tree)
     try:
         return Config.model_validate(tree)
     except ValidationError as error:
@@ -180,23 +166,15 @@ def check_config(tree: Mapping[str, Any], origins: Origins, name: str) -> Config
         raise ConfigError(*faults, hint="`nmt config` lists all keys and ranges") from error
 
 
-def without_gone(tree: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """Return the settings without the keys in `GONE`.
-
-    Raises ModelError if such a key has another value than the value without effect.
-    """
+def without_gone(tree: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings without the keys in `GONE` whose value had no effect. The schema refuses other values."""
     kept = dict(tree)  # a copy, so that the caller's tree stays unchanged
     for (section, key), without_effect in GONE.items():
         settings_of_section = kept.get(section)
-        # Keep a section that is not a mapping. The schema reports this fault later.
-        if not isinstance(settings_of_section, dict) or key not in settings_of_section:
-            continue
-        remaining = dict(settings_of_section)
-        value = remaining.pop(key)
-        if value != without_effect:
-            message = f"{name}: {section}.{key}={value!s:.80} is not supported any more"
-            raise ModelError(message, hint="train a model without this setting")
-        kept[section] = remaining
+        if isinstance(settings_of_section, dict) and settings_of_section.get(key) == without_effect:
+            remaining = dict(settings_of_section)
+            del remaining[key]
+            kept[section] = remaining
     return kept
 
 
@@ -208,24 +186,15 @@ def describe_with_origin(fault: Mapping[str, Any], tree: Any, origins: Origins, 
     for n in range(1, len(path) + 1):
         origin = origins.get(path[:n], origin)
 
-    # 2. Describe what is wrong with a single key.
+    # 2. Describe what is wrong.
     key = ".".join(path)[:100]
     if fault["type"] == "extra_forbidden":
         return f"{origin}: unknown key '{key}'{suggestion(key)}"
     if fault["type"] == "missing":
         return f"{origin}: '{key}' is missing"
     message = described(fault)
-    if fault["type"] != "value_error":
-        return f"{origin}: '{key}': {message}"
-
-    # 3. The fault is about several keys of this section. If the command line sets one of these keys,
-    # the command line is the origin.
-    words = re.findall(r"\w+", message)
-    for other, other_origin in origins.items():
-        is_inside = other[: len(path)] == path
-        if other_origin == COMMAND_LINE and is_inside and other[-1] in words:
-            origin = COMMAND_LINE
-    return f"{origin}: {message}"
+    # A fault of type value_error is about several keys of this section, which the message names.
+    return f"{origin}: {message}" if fault["type"] == "value_error" else f"{origin}: '{key}': {message}"
 
 
 def written_path(location: Sequence[str | int], tree: Any) -> KeyPath:
@@ -269,11 +238,8 @@ def described(fault: Mapping[str, Any]) -> str:
     return f"{message}, got {SHORT.repr(fault['input']):.80}"
 
 
-def dump_config(config: Config, *, only_set: bool = False) -> str:
-    """Return the config as YAML, with all keys or only the keys that the user has set.
-
-    Loading this YAML returns the same config.
-    """
+def dump_config(config: Config) -> str:
+    """Return the config as YAML, with all keys. Loading this YAML returns the same config."""
     # Keep the order of the schema, as `nmt config` does.
-    tree = config.model_dump(mode="json", exclude_unset=only_set)
+    tree = config.model_dump(mode="json")
     return yaml.dump(tree, Dumper=CoreDumper, sort_keys=False, allow_unicode=True)

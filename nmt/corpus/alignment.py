@@ -32,7 +32,7 @@ MIN_LINK = 1.0  # minimum pointwise mutual information, in nats, of two words th
 MAX_LINK = 7.0  # maximum strength of a link, in nats
 MIN_SURPRISE = 4.0  # nats; minimum evidence that two linked words occur together more often than by chance
 SAME_WORD = 4.0  # strength, in nats, of the link between two equal words that are not frequent
-FREQUENT = 0.001  # a word is frequent if, on each side, it is in more than this share of the lines
+FREQUENT = 0.001  # a source word is frequent if it is in more than this share of the lines
 # A source line and a target line are taken as unrelated if this share of all lines is between them. The share is not
 # 0.5: if the two halves of a file were exchanged, lines at the distance 0.5 would be translations.
 FAR = 0.38
@@ -75,15 +75,14 @@ def hash_words(texts: Sequence[str]) -> Words:
     """Return an array of shape (n, MAX_WORDS): hashes of the first words of each text, and 0 after the last word."""
     words = np.zeros((len(texts), MAX_WORDS), np.uint32)
     for row, text in zip(words, texts, strict=True):
-        words_of_text = ALIGNED_WORD.findall(text.lower())
-        hashes = [hash_word(word) for word in words_of_text[:MAX_WORDS]]
+        hashes = [hash_word(word) for word in ALIGNED_WORD.findall(text)[:MAX_WORDS]]
         row[: len(hashes)] = hashes
     return words
 
 
 @functools.lru_cache(2**17)
 def hash_word(word: str) -> int:
-    return crc32(word.encode("utf-8", "replace")) or 1
+    return crc32(word.lower().encode("utf-8", "replace")) or 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,11 +92,16 @@ class Lexicon:
     keys: NDArray[np.uint64]  # shape (N,): the two words of each link, see `pair_keys`; ascending
     strengths: Strengths  # shape (N,)
 
-    def links(self, word: int) -> tuple[Words, Strengths]:
-        """Return the target words that a source word is linked to, and the strengths of the links.
+    def links(self, word: int, vocabulary: Words) -> tuple[NDArray[np.int64], Strengths]:
+        """Return the links of a source word to words of a vocabulary.
 
         If the lexicon has no link of the source word to itself, a link of strength `SAME_WORD` is added, because the
         word may be a name or a number.
+
+        Args:
+            vocabulary: target words, ascending.
+        Returns:
+            The indices of the linked words in the vocabulary, and the strengths of the links.
         """
         first_key = np.uint64(word << 32)
         start, end = np.searchsorted(self.keys, [first_key, first_key + 2**32])
@@ -106,7 +110,11 @@ class Lexicon:
         if word not in targets:
             targets = np.append(targets, np.uint32(word))
             strengths = np.append(strengths, np.float32(SAME_WORD))
-        return targets, strengths
+        # Leave out the targets that are not in the vocabulary.
+        indices = np.searchsorted(vocabulary, targets)
+        indices = np.minimum(indices, len(vocabulary) - 1)
+        is_known = vocabulary[indices] == targets
+        return indices[is_known], strengths[is_known]
 
     def strength(self, source: Words, target: Words) -> Strengths:
         """Return the strength of the link between each source word and each target word of each pair.
@@ -156,10 +164,9 @@ def learn_lexicon(source: Words, target: Words) -> Lexicon:
     surprise = counts * links - (counts - expected)  # nats: the log-likelihood ratio of two Poisson rates
     is_linked = (links > MIN_LINK) & (surprise > MIN_SURPRISE)
     keys, links = keys[is_linked], np.minimum(links[is_linked], MAX_LINK)
-    # 3. A word that is frequent on both sides, such as "in" or "war", may have different meanings. If no link of such a
-    # word to itself was learned, store a link of strength 0. Otherwise, `Lexicon` would use `SAME_WORD`.
-    often = max(3, FREQUENT * n)
-    frequent = np.intersect1d(source_words[source_counts > often], target_words[target_counts > often])
+    # 3. A frequent word, such as "war", may have another meaning in the other language. If no link of such a word to
+    # itself was learned, store a link of strength 0. Otherwise, `Lexicon` would use `SAME_WORD`.
+    frequent = source_words[source_counts > max(3, FREQUENT * n)]
     frequent = np.union1d(frequent, np.zeros(1, np.uint32))  # with 0, the padding, a lexicon is never empty
     unlinked = np.setdiff1d(pair_keys(frequent, frequent), keys)
     keys = np.concatenate([keys, unlinked])
@@ -211,10 +218,6 @@ def sure_links(source: Sequence[str], target: Sequence[str], lexicon: Lexicon) -
 
     The link of two such words is strong, and clearly stronger than all other links of either word.
     """
-    # In lower case, İ becomes i and a combining dot. The dot would split the word, so that the words of the lower-case
-    # text would not have the same indices as the words in `aligned_word_spans`.
-    source = [text.replace("İ", "I") for text in source]
-    target = [text.replace("İ", "I") for text in target]
     links = lexicon.strength(hash_words(source), hash_words(target))
     # Compare the link of two words with the second strongest link of the target word, and of the source word.
     is_sure = links >= SURE_LINK
@@ -288,37 +291,23 @@ def shares_of_bins(values: NDArray[np.float32], edges: NDArray[np.float64]) -> N
     return np.asarray(counts / counts.sum())
 
 
-class BlockPath(NamedTuple):
-    """The blocks of a path through the states, as a linked list that begins with the last block."""
-
-    start: int
-    end: int
-    before: "BlockPath | None"
-
-
-def blocks(ratios: NDArray[np.float64]) -> list[Block]:
-    """Return the blocks of unrelated pairs, given the log-likelihood ratio of each pair.
+def in_blocks(ratios: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """Return whether each pair is in a block of unrelated pairs, given the log-likelihood ratio of each pair.
 
     The likeliest path through two states, inside of a block and outside of a block, says where the blocks are. Each
     change of state costs `SWITCH`.
     """
-    # `outside` is the log-likelihood of the best path that is now outside of a block. `inside` is the log-likelihood of
-    # the best path that is now inside of a block, which began at line `start`. `blocks_outside` and `blocks_inside` are
-    # the blocks of these two paths that have already ended.
-    outside, blocks_outside = 0.0, None
-    inside, blocks_inside, start = -np.inf, None, 0
-    for line, ratio in enumerate(ratios.tolist()):
-        if outside - SWITCH > inside:
-            inside, blocks_inside, start = outside - SWITCH, blocks_outside, line
-        elif inside - SWITCH > outside:
-            outside, blocks_outside = inside - SWITCH, BlockPath(start, line, blocks_inside)
-        inside += ratio
-    if inside > outside:
-        blocks_outside = BlockPath(start, len(ratios), blocks_inside)
-    # Follow the better path back from the last block of the path.
-    result = []
-    path = blocks_outside
-    while path is not None:
-        result.append((path.start, path.end))
-        path = path.before
-    return result[::-1]
+    # After each line: the log-likelihood of the best path that is inside of a block, minus the log-likelihood of the
+    # best path that is outside of a block. Each path may have changed its state before the line.
+    leads = []
+    lead = -SWITCH
+    for ratio in ratios.tolist():
+        lead = min(max(lead, -SWITCH), SWITCH) + ratio
+        leads.append(lead)
+    # Follow the better path back.
+    states = []
+    is_inside = lead > 0
+    for previous_lead in [*leads[-2::-1], 0.0]:
+        states.append(is_inside)
+        is_inside = previous_lead > (-SWITCH if is_inside else SWITCH)
+    return np.array(states[::-1])

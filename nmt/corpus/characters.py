@@ -21,23 +21,19 @@ TAG = re.compile(
     re.IGNORECASE,
 )
 LINE_BREAK = re.compile("[\v\f\r\x1c-\x1e\x85\u2028\u2029]")
-# Control, invisible and private characters that are faults in any text. `FAULTY_CONTROLS` replaces {} by the characters
-# that are right in some scripts, and faults in all other scripts.
+# Control, invisible and private characters that are faults in any text.
 CONTROL = (
     "[\0-\x08\x0b-\x1f\x7f-\x9f\xad\u2028\u2029\u2060-\u2065\u206a-\u206f\ufeff\ufff9-\ufffb\ue000-\uf8ff"
-    "\U000f0000-\U0010fffd{}]|(?<=[ -ɏ])[\u200c\u200d]+"
+    "\U000f0000-\U0010fffd]|(?<=[ -ɏ])[\u200c\u200d]+"
 )
 WORD_BREAK = "\u200b"  # the zero width space
 DIRECTION = "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"  # marks, embeddings and isolates for right-to-left text
-# Patterns of faulty characters. A key has two values: whether the text has letters of an unspaced script, and whether
-# the text has letters of a script that runs from right to left.
-FAULTY_CONTROLS = {
-    (False, False): re.compile(CONTROL.format(WORD_BREAK + DIRECTION)),
-    (False, True): re.compile(CONTROL.format(WORD_BREAK)),
-    (True, False): re.compile(CONTROL.format(DIRECTION)),
-    (True, True): re.compile(CONTROL.format("")),
-}
-UNSPACED = re.compile(f"[{ALL_UNSPACED_SCRIPTS}]")  # scripts that separate words by zero width spaces, or not at all
+RIGHT_TO_LEFT = "\u0590-\u061b\u061d-\u08ff\ufb1d-\ufdff\ufe70-\ufefc\U00010800-\U00010fff\U0001e800-\U0001efff"
+# Scripts that separate words by zero width spaces or not at all, and scripts that run from right to left. In a text
+# with such a script, zero width spaces and marks of direction are right.
+INVISIBLE_SCRIPT = re.compile(f"[{ALL_UNSPACED_SCRIPTS}{RIGHT_TO_LEFT}]")
+ALWAYS_FAULTY = re.compile(CONTROL)
+ELSEWHERE_FAULTY = re.compile(f"{CONTROL}|[{WORD_BREAK}{DIRECTION}]")
 SPACING = re.compile(f"  |\t|^[\\s{WORD_BREAK}]|[\\s{WORD_BREAK}]\\Z")
 # Without the lookbehind, a search would start again at each space of a row of spaces, and take quadratic time.
 SPACE_AT_ENDS = re.compile(f"^[\\s{WORD_BREAK}]+|(?<![\\s{WORD_BREAK}])[\\s{WORD_BREAK}]+\\Z")
@@ -69,22 +65,12 @@ def has_markup(text: str) -> bool:
 
 
 def without_markup(text: str) -> str:
-    for _ in range(3):  # text may be escaped several times, as in &amp;lt;
-        without_tags = TAG.sub(lambda tag: " " if tag[1] else "", text)
-        text = unescape_html(without_tags)
-    return text
+    return unescape_html(TAG.sub(lambda tag: " " if tag[1] else "", text))
 
 
 def faulty_controls(text: str) -> re.Pattern[str]:
     """Return the pattern of the control and invisible characters that are faults in a text with these scripts."""
-    is_unspaced = UNSPACED.search(text) is not None
-    return FAULTY_CONTROLS[is_unspaced, is_right_to_left(text)]
-
-
-def is_right_to_left(text: str) -> bool:
-    """Return whether a text has letters of a script that is written from right to left."""
-    letters = filter(str.isalpha, text)
-    return any(unicodedata.bidirectional(letter) in ("R", "AL") for letter in letters)
+    return ALWAYS_FAULTY if INVISIBLE_SCRIPT.search(text) else ELSEWHERE_FAULTY
 
 
 def has_control(text: str) -> bool:
@@ -109,10 +95,7 @@ def is_disguised(word: str) -> bool:
 
     The word has Latin letters, and letters of `_OTHER`.
     """
-    start = word[:2]
-    if start.isascii() and start.isupper() and not word.isupper():
-        return False  # a Latin abbreviation with an ending in the other script, as in Turkic languages
-    letters = {unicodedata.normalize("NFD", letter)[0] for letter in word if letter.isalpha()}
+    letters = set(filter(str.isalpha, word))
     latin = {letter for letter in letters if letter < "\u0370"}
     return latin <= LIKE_OTHER or letters - latin <= LIKE_LATIN
 

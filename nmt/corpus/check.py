@@ -7,7 +7,6 @@ together, and what is usual is learned again from these lines. Every file is rea
 by 48 bytes per pair (five 8-byte digests and two float32 features); faulty lines take further memory.
 """
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -15,7 +14,7 @@ from itertools import chain
 import numpy as np
 
 from nmt.corpus import bootstrap, findings, pairing
-from nmt.corpus.alignment import Block, Evidence
+from nmt.corpus.alignment import Evidence
 from nmt.corpus.examine import Gathered, Usual, gather, learn_usual
 from nmt.corpus.findings import FindingDraft
 from nmt.corpus.kinds import KINDS, SEVERITIES, Example, Finding
@@ -40,10 +39,8 @@ OF_CORPUS = ("counts", "unrelated", "unchecked", "swapped", "declared")  # kinds
 @dataclass(frozen=True)
 class CheckReport:
     corpora: list[Survey]
-    languages: tuple[str, str]  # codes of the languages of the two sides; "" if unknown
     findings: list[Finding]  # the most severe first
     runs: dict[str, list[Run]]  # for each name of a corpus: the lines that belong together
-    seconds: float
 
 
 def check(corpora: Sequence[CorpusFiles], declared: tuple[str, str] = ("", ""), *, quiet: bool = True) -> CheckReport:
@@ -52,16 +49,15 @@ def check(corpora: Sequence[CorpusFiles], declared: tuple[str, str] = ("", ""), 
     `declared` are the language codes that the config or the file names declare; "" for a side without declared
     language. Raises DataError if a file is missing, empty or UTF-16.
     """
-    began = time.monotonic()
     surveys = [survey(files) for files in corpora]
     labels = findings.label_of(declared[0]), findings.label_of(declared[1])
     # 1. Learn from the training corpus, and examine all pairs of all corpora.
     learned = learn_from(surveys[0], labels, quiet)
-    languages = learned.usual.languages
-    later_corpora = [gather(surveyed, learned.usual, quiet) for surveyed in surveys[1:]]
-    all_gathered = [learned.train, *later_corpora]
+    all_gathered = [learned.train]
+    for surveyed in surveys[1:]:
+        all_gathered.append(gather(surveyed, learned.usual, quiet))
     # 2. Find the lines that belong together, and all faults of each corpus.
-    result = with_examples(learned.train, findings.of_languages(languages, labels))
+    result = with_examples(learned.train, findings.of_languages(learned.usual.languages, labels))
     runs = {}
     for i, gathered in enumerate(all_gathered):
         runs_of_corpus = runs_in(gathered, learned)
@@ -72,10 +68,7 @@ def check(corpora: Sequence[CorpusFiles], declared: tuple[str, str] = ("", ""), 
         drafts += findings.of_overlap(gathered, all_gathered[:i])
         result += with_examples(gathered, drafts)
     result.sort(key=lambda finding: (SEVERITIES.index(finding.severity), -finding.share))
-    # 3. Name the languages.
-    source = findings.language_of_side(languages.identified[0], labels[0])
-    target = findings.language_of_side(languages.identified[1], labels[1])
-    return CheckReport(surveys, (source, target), result, runs, time.monotonic() - began)
+    return CheckReport(surveys, result, runs)
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,7 +78,6 @@ class Learned:
     usual: Usual
     train: Gathered
     evidence: Evidence | None  # None if translations cannot be told from unrelated lines
-    blocks: list[Block]  # blocks of training pairs whose two lines do not belong together
 
 
 def learn_from(train: Survey, declared: tuple[str, str], quiet: bool) -> Learned:
@@ -96,25 +88,21 @@ def learn_from(train: Survey, declared: tuple[str, str], quiet: bool) -> Learned
     usual = learn_usual(train.source, train.target, declared)
     gathered = gather(train, usual, quiet)
     evidence = findings.evidence_of(gathered)
-    blocks = findings.unrelated_blocks(gathered, evidence)
-    learned = Learned(usual, gathered, evidence, blocks)
-    n_unrelated = sum(end - start for start, end in blocks)
-    seem_paired = evidence is not None and n_unrelated <= MAX_UNRELATED * train.n_pairs
-    contrast = evidence.contrast if evidence else 0.0
-    if seem_paired and contrast >= SURE_CONTRAST:
+    learned = Learned(usual, gathered, evidence)
+    contrast = 0.0  # of lines with the same number, if most of them seem to be pairs
+    if evidence is not None and findings.in_unrelated_blocks(gathered, evidence).mean() <= MAX_UNRELATED:
+        contrast = evidence.contrast
+    if contrast >= SURE_CONTRAST:
         return learned
     # Perhaps most lines with the same number do not belong together. Look for lines that belong together.
-    if train.n_pairs < bootstrap.MIN_PAIRS:
-        return learned
-    pairs, evidence = bootstrap.learn_pairs(train)  # the evidence is None if the sides seem to be unrelated
-    if evidence is None or (seem_paired and evidence.contrast < CLEARLY_MORE * contrast):
+    source_lines, target_lines, evidence = bootstrap.learn_pairs(train)
+    if evidence is None or evidence.contrast < CLEARLY_MORE * contrast:
         return learned
     # Learn again, from the pairs that were found.
-    source = texts_at(train.files.source, [source for source, _ in pairs])
-    target = texts_at(train.files.target, [target for _, target in pairs])
+    source = texts_at(train.files.source, source_lines.tolist())
+    target = texts_at(train.files.target, target_lines.tolist())
     usual = learn_usual(source, target, declared)
-    gathered = gather(train, usual, quiet)
-    return Learned(usual, gathered, evidence, findings.unrelated_blocks(gathered, evidence))
+    return Learned(usual, gather(train, usual, quiet), evidence)
 
 
 def runs_in(gathered: Gathered, learned: Learned) -> list[Run]:
@@ -125,10 +113,9 @@ def runs_in(gathered: Gathered, learned: Learned) -> list[Run]:
     """
     surveyed = gathered.survey
     if learned.evidence is not None:
-        is_train = gathered is learned.train
-        blocks = learned.blocks if is_train else findings.unrelated_blocks(gathered, learned.evidence)
+        is_unrelated = findings.in_unrelated_blocks(gathered, learned.evidence)
         comparison = LineComparison(learned.usual.lexicon, learned.usual.lengths, learned.evidence)
-        return pairing.find_runs(surveyed, blocks, comparison)
+        return pairing.find_runs(surveyed, is_unrelated, comparison)
     if surveyed.n_source != surveyed.n_target or findings.is_unrelated(gathered):
         return []
     return [Run(0, surveyed.n_pairs)]

@@ -108,14 +108,10 @@ def examine(usual: Usual, chunk: Chunk) -> Examined:
 
 
 def digests_of_pairs(source: list[str], target: list[str]) -> Digests:
-    source_digests, target_digests = digests_of(map(as_bytes, source)), digests_of(map(as_bytes, target))
+    source_digests, target_digests = digests_of(map(str.encode, source)), digests_of(map(str.encode, target))
     source_keys, target_keys = digests_of(map(key_of, source)), digests_of(map(key_of, target))
     pair_digests = source_digests * np.uint64(0x9E3779B97F4A7C15) + target_digests
     return np.stack([source_digests, target_digests, pair_digests, source_keys, target_keys])
-
-
-def as_bytes(text: str) -> bytes:
-    return text.encode("utf-8", "replace")
 
 
 def either(is_faulty: Callable[[Any], object], source: Sequence[Any], target: Sequence[Any]) -> list[object]:
@@ -141,14 +137,13 @@ def hits_of_text(source: list[str], target: list[str], z: NDArray[np.float32], u
 
 def hits_of_language(source: list[str], target: list[str], languages: Languages) -> Hits:
     """Return the lines with a text in the language of the other side, and the lines with a text in a third language."""
-    model = language.identifier_of(languages)
     wrong = []  # for each side and line: 2 if the line is clearly in the other side's language, 1 if perhaps, 0 if not
     third = []
     for side, texts in enumerate((source, target)):
         in_other, is_rare = language.compare_with_sides(texts, side, languages)
         wrong.append(in_other)
-        rare_lines = np.flatnonzero(is_rare)
-        is_third = [language.third_language(texts[i], languages.accepted, languages.scripts, model) for i in rare_lines]
+        rare_lines = np.flatnonzero(is_rare) if languages.accepted else NONE
+        is_third = [language.third_language(texts[i], languages.accepted) for i in rare_lines]
         third.append(rare_lines[indices_of_true(is_third)])
     more, less = np.maximum(*wrong), np.minimum(*wrong)
     # A pair of equal texts does not count as untranslated. Either it has the fault "copy", or the text is too short or

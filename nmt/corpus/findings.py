@@ -5,17 +5,16 @@ The findings concern single lines, alignment, repeated text in a corpus, text sh
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nmt.config import base_language
-from nmt.corpus import alignment, bootstrap
-from nmt.corpus.alignment import Block, Evidence
+from nmt.corpus import alignment
+from nmt.corpus.alignment import Evidence
 from nmt.corpus.bootstrap import MIN_PAIRS
 from nmt.corpus.examine import NONE, PAIR, SOURCE, SOURCE_KEY, TARGET, TARGET_KEY, Gathered
-from nmt.corpus.language import Identified, Languages, identifier
+from nmt.corpus.language import Languages, identifier
 from nmt.corpus.pairing import Run
 from nmt.corpus.reading import is_utf8, lines_at
 from nmt.text.corpus_files import SIDES
@@ -23,19 +22,20 @@ from nmt.text.permutation import first_occurrences
 
 SWAPPED_SHARE = 0.5  # if more than this share of the pairs is exchanged, the two paths probably were exchanged
 N_RAW = 200  # maximum number of faulty pairs from which an encoding is guessed
+N_STRETCHES = 3  # maximum number of stretches of lines in the detail of a finding
 MISMATCH = 4.0  # nats; a pair is a mismatch if its log-likelihood ratio, unrelated against translated, is higher
 # Kinds of fault that are found by a comparison of the two texts of a pair.
 OF_PAIRS = ("copy", "numbers", "placeholders", "repetition", "truncated", "ratio")
-# If the correlation of source lengths and target lengths is lower, the two sides may be unrelated. The correlation
-# reaches 0.36 for unrelated lines if the lengths on both sides have a trend.
+# If the words tell too little, and the correlation of source lengths and target lengths is lower, the two sides are
+# unrelated. The correlation reaches 0.36 for unrelated lines if the lengths on both sides have a trend. In
+# samples of 200 consecutive pairs of Multi30k de-en, Tatoeba de-en and zh-en, it is at least 0.69.
 MIN_CORRELATION = 0.4
-# A declared language is wrong if at least the share `MIN_AGREEMENT` of the chunks of the side agrees on another
-# language, and at least the share `MIN_RULED_OUT` rules out the declared language. Both shares are high, because
-# py3langid takes names and short texts for various languages.
-MIN_AGREEMENT, MIN_RULED_OUT = 0.9, 0.6
-TWO_LETTERS = {"deu": "de", "eng": "en", "fra": "fr", "ces": "cs", "zho": "zh", "cmn": "zh", "spa": "es"}
+# A declared language is wrong if at least this share of the chunks of the side is in another language. The share is
+# high, because py3langid takes names and short texts for various languages.
+MIN_AGREEMENT = 0.9
+TWO_LETTERS = {"deu": "de", "eng": "en", "fra": "fr", "ces": "cs", "zho": "zh", "cmn": "zh", "spa": "es", "nb": "no"}
 # Groups of languages that are easily confused.
-SIMILAR = ({"da", "no", "nb", "nn"}, {"zh", "ja"}, {"bs", "hr", "sr"}, {"id", "ms"})
+SIMILAR = ({"da", "no", "nn"}, {"zh", "ja"}, {"bs", "hr", "sr"}, {"id", "ms"})
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,23 +60,19 @@ def evidence_of(train: Gathered) -> Evidence | None:
     if evidence.contrast < alignment.MIN_CONTRAST:
         return None
     # 2. Estimate from the pairs outside of the blocks.
-    is_related = np.ones(train.survey.n_pairs, bool)
-    for start, end in alignment.blocks(evidence(train.paired)):
-        is_related[start:end] = False
+    is_related = ~alignment.in_blocks(evidence(train.paired))
     if is_related.sum() < MIN_PAIRS:
         return evidence
     return alignment.weigh(train.paired[:, is_related], train.unrelated)
 
 
-def unrelated_blocks(gathered: Gathered, evidence: Evidence | None) -> list[Block]:
-    """Return the blocks of pairs whose two lines do not belong together. Without evidence, return []."""
-    if evidence is None:
-        return []
+def in_unrelated_blocks(gathered: Gathered, evidence: Evidence) -> NDArray[np.bool_]:
+    """Return whether each pair is in a block of pairs whose two lines do not belong together."""
     ratios = evidence(gathered.paired)
     # Pairs with exchanged sides look unrelated, because the lexicon has a direction. Set the log-likelihood ratios of
     # these pairs to 0, so that the pairs do not form a block.
     ratios[gathered.lines_of("exchanged") - 1] = 0
-    return alignment.blocks(ratios)
+    return alignment.in_blocks(ratios)
 
 
 def of_lines(gathered: Gathered, runs: Sequence[Run]) -> list[FindingDraft]:
@@ -98,10 +94,9 @@ def of_lines(gathered: Gathered, runs: Sequence[Run]) -> list[FindingDraft]:
 
 def encoding_detail(gathered: Gathered, lines: NDArray[np.int64]) -> str:
     """Return a command that converts a file with lines that are not UTF-8, or "" if the encoding is unknown."""
-    chosen = lines[:N_RAW].tolist()
     raw: list[bytes] = []
     for paths in gathered.survey.files.sides:
-        raw += lines_at(paths, chosen).values()
+        raw += lines_at(paths, lines[:N_RAW].tolist()).values()
     guess = guess_encoding([line for line in raw if not is_utf8(line)])
     return f"perhaps {guess}: iconv -f {guess} -t utf-8 FILE > NEW" if guess else ""
 
@@ -134,26 +129,6 @@ def gaps(runs: Sequence[Run], n_lines: int) -> list[Run]:
     return stretches
 
 
-def where_they_part(runs: Sequence[Run], n_pairs: int) -> str:
-    """Return the last part of a message: at which source lines the offset changes; "" if that is unknown."""
-    if not runs:
-        return ""
-    changes = []  # numbers of the source lines from which the previous offset is wrong
-    for before, after in pairwise([Run(0, 0), *runs]):
-        if before.offset != after.offset:
-            changes.append(f"{before.end + 1:,}")
-    if changes:
-        return f"; they part at about line {first_three(changes, ' and ', ' and ')}"
-    return "; the longer side goes on after the end of the other" if runs[-1].end == n_pairs else ""
-
-
-def first_three(items: Sequence[object], separator: str, last_separator: str) -> str:
-    """Return a text with the first three items, and the number of the remaining items."""
-    shown = separator.join(map(str, items[:3]))
-    n_more = len(items) - 3
-    return f"{shown}{last_separator}{n_more} more" if n_more > 0 else shown
-
-
 def of_alignment(gathered: Gathered, runs: Sequence[Run], evidence: Evidence | None) -> list[FindingDraft]:
     """Return drafts on different numbers of lines, shifted or shuffled blocks, and single pairs that do not fit."""
     drafts = []
@@ -161,7 +136,7 @@ def of_alignment(gathered: Gathered, runs: Sequence[Run], evidence: Evidence | N
     # Find lines whose translations do not have the same line number.
     if survey.n_source != survey.n_target:
         numbers = f"{survey.n_source:,} source lines, {survey.n_target:,} target lines"
-        drafts.append(FindingDraft("counts", NONE, numbers + where_they_part(runs, survey.n_pairs)))
+        drafts.append(FindingDraft("counts", NONE, numbers))
     if evidence is None:
         kind = "unrelated" if is_unrelated(gathered) else "unchecked"
         return [*drafts, FindingDraft(kind, NONE)]
@@ -183,11 +158,14 @@ def of_stretches(kind: str, stretches: Sequence[Run], n_pairs: int) -> FindingDr
     lines: list[int] = []
     for stretch in stretches:
         lines += range(stretch.start + 1, min(stretch.end, n_pairs) + 1)
-    return FindingDraft(kind, np.array(lines, np.int64), first_three(stretches, "; ", "; and "))
+    detail = "; ".join(map(str, stretches[:N_STRETCHES]))
+    if len(stretches) > N_STRETCHES:
+        detail += f"; and {len(stretches) - N_STRETCHES} more"
+    return FindingDraft(kind, np.array(lines, np.int64), detail)
 
 
 def is_unrelated(gathered: Gathered) -> bool:
-    """Return whether the two sides are unrelated: neither lengths nor words of source and target depend on each other.
+    """Return whether the two sides are unrelated: their lengths do not depend on each other.
 
     Returns False for fewer than `MIN_PAIRS` pairs, and if all lines of a side have the same length.
     """
@@ -196,10 +174,7 @@ def is_unrelated(gathered: Gathered) -> bool:
     target_lengths = np.log1p(list(map(len, survey.target)))
     if survey.n_pairs < MIN_PAIRS or not source_lengths.std() or not target_lengths.std():
         return False
-    correlation = np.corrcoef(source_lengths, target_lengths)[0, 1]
-    if correlation >= MIN_CORRELATION:
-        return False
-    return not bootstrap.are_related(survey.source, survey.target)
+    return bool(np.corrcoef(source_lengths, target_lengths)[0, 1] < MIN_CORRELATION)
 
 
 def of_repetition(gathered: Gathered) -> FindingDraft:
@@ -240,19 +215,6 @@ def label_of(code: str) -> str:
     return TWO_LETTERS.get(base, base)
 
 
-def language_of_side(identified: Identified, declared: str) -> str:
-    """Return the code of a side's language, or "" if the language is unknown.
-
-    If the declared language is not the identified language, return the identified language only if py3langid knows the
-    declared language, and nearly all chunks vote for the identified language. Otherwise, return "": py3langid assigns
-    the chunks of a language that it does not know to various other languages.
-    """
-    if declared in ("", identified.name):
-        return identified.name
-    is_declared_wrongly = declared in identifier().labels and identified.agreement >= MIN_AGREEMENT
-    return identified.name if is_declared_wrongly else ""
-
-
 def of_languages(languages: Languages, declared: tuple[str, str]) -> list[FindingDraft]:
     """Return a list with one draft if a side of the training corpus is not in the declared language, else [].
 
@@ -261,14 +223,11 @@ def of_languages(languages: Languages, declared: tuple[str, str]) -> list[Findin
     wrong = []
     # Exchanged sides are the likeliest mistake, so less evidence is enough to report exchanged sides.
     are_exchanged = languages.names == (declared[1], declared[0])
-    for side, identified, label in zip(SIDES, languages.identified, declared, strict=True):
-        name = identified.name
-        # Enough chunks must rule out the declared language. Unless the sides are exchanged, enough chunks must also
-        # agree on another language.
-        is_ruled_out = identified.ruled_out.get(label, 0.0) >= MIN_RULED_OUT
-        is_sure = is_ruled_out and (are_exchanged or identified.agreement >= MIN_AGREEMENT)
-        if name in ("", label) or not is_sure:
+    for side, (name, agreement), label in zip(SIDES, languages.identified, declared, strict=True):
+        # A language that py3langid does not know looks like other languages.
+        if name in ("", label) or label not in identifier().labels:
             continue
-        if not any({name, label} <= group for group in SIMILAR):
+        is_sure = are_exchanged or agreement >= MIN_AGREEMENT
+        if is_sure and not any({name, label} <= group for group in SIMILAR):
             wrong.append(f"the {side} is said to be {label}, but it looks like {name}")
     return [FindingDraft("declared", NONE, "; ".join(wrong))] if wrong else []

@@ -7,18 +7,15 @@ The second method is py3langid. It identifies 133 languages, but assigns lines i
 languages. So a line counts as a line in a third language only if py3langid says so, and the n-grams of the line are
 rare on its side.
 
-If py3langid does not know the language of a side, a class for this side is added to the model of py3langid. The class
-is learned from the corpus. This is easy, because the model is a naive Bayes classifier, and a class of such a model is
-a list of the frequencies of features. Then py3langid also tells whether a line is like the other lines of the side.
+A third language is looked for only if py3langid knows the languages of both sides.
 """
 
 import functools
 import math
 import re
-import unicodedata
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -42,25 +39,21 @@ RARE_SHARE = 0.25  # the n-grams of this share of the lines of a side, the least
 N_IDENTIFIED = 5_000  # maximum number of lines of a side from which its language is identified
 N_CHUNKS = 200  # maximum number of chunks of a side that are classified, one by one
 CHUNK_LETTERS = 150  # minimum number of letters in a chunk
-# With fewer chunks, all lines are classified as one text. This result cannot prove that a declared language is wrong.
-MIN_CHUNKS = 3
+MIN_CHUNKS = 10  # with fewer chunks, the language of a side stays unknown
 MAJORITY = 0.5  # if more than this share of the chunks is in one language, the side is in this language
-SURE = 0.5  # if all lines are classified as one text, the probability of its language must be greater than this
-# py3langid knows the language of a side if the side has at least `MIN_KNOWN` chunks, and at least the share `KNOWN` of
-# the chunks is in this language.
-KNOWN, MIN_KNOWN = 0.95, 10
+# py3langid knows the language of a side if at least this share of the chunks is in one language. py3langid assigns the
+# chunks of a side in an unknown language to various known languages.
+KNOWN = 0.8
 # A line is in a third language if the probability of this language is at least `LIKELY`, and the probability of each
 # language of the sides is below `RULED_OUT`.
 LIKELY, RULED_OUT = 0.25, 0.05
-# A line in the script of a side counts as a line in a third language only if the line has at least this many letters.
-# In shorter lines, py3langid is often wrong: for example, it takes the word "Hindi" for Tagalog.
+# A line in a third language has at least this many letters. In shorter lines, py3langid is often wrong: for example, it
+# takes the word "Hindi" for Tagalog.
 MIN_LETTERS = 15
-MIN_SCRIPT = 0.01  # the scripts of the sides are all scripts with at least this share of the letters
 # Varieties of Arabic, Hebrew, English and Chinese. Short lines in a variety look like the main language, so py3langid
 # is used without the varieties.
 VARIETIES = {"ary", "arz", "hbo", "pcm", "wuu", "yue"}
 NO_LANGUAGE = "zxx"  # py3langid's label for numbers, codes and the like
-SIDE_LABELS = ("source side", "target side")  # labels of the classes that are learned from the sides
 NEWLINE = ord("\n")
 DIGIT = re.compile(r"\d")  # a digit of any script
 # Text that is in no language: placeholders, and numbers with the letters of codes, units and prices.
@@ -93,8 +86,7 @@ class NGrams(NamedTuple):
         return np.asarray(np.log(counts / counts.sum()), np.float32)
 
 
-@dataclass(frozen=True, eq=False)
-class Identified:
+class Identified(NamedTuple):
     """py3langid's result for a side.
 
     Single lines are too short for py3langid, so the lines of the side are joined into chunks. Each chunk votes for a
@@ -102,11 +94,7 @@ class Identified:
     """
 
     name: str  # code of the language of most chunks, such as de; "" if no language has enough votes
-    agreement: float = 0.0  # share of the chunks that vote for the most frequent language; 0 for a side with few chunks
-    # Whether py3langid knows the language of the side, see `KNOWN`. False if another language is declared.
-    is_known: bool = False
-    # For each code of a language: the share of the chunks that are surely not in this language.
-    ruled_out: Mapping[str, float] = field(default_factory=dict)
+    agreement: float  # share of the chunks that vote for this language; 0 without a language
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,11 +102,9 @@ class Languages:
     """What was learned about the languages of the two sides."""
 
     identified: tuple[Identified, Identified]
-    # Labels that are no third language: `SIDE_LABELS`, and the labels of the identified and of the declared languages.
+    # py3langid's labels of the identified and of the declared languages. Empty if py3langid does not know the language
+    # of a side, so that a third language cannot be told from the languages of the sides.
     accepted: frozenset[str]
-    scripts: frozenset[str]  # scripts of the two sides, see `scripts_of`
-    # For each label of a side whose language py3langid does not know: the log-probabilities of py3langid's features.
-    side_columns: dict[str, NDArray[np.float16]]
     # For each side, an array of shape (2^BITS,): the log-probability of each n-gram.
     log_probs: tuple[NDArray[np.float32], NDArray[np.float32]]
     # Shape (2^BITS,): log p(n-gram | source) - log p(n-gram | target), clipped to ±`MAX_LLR`.
@@ -139,31 +125,17 @@ def learn_languages(source: Sequence[str], target: Sequence[str], declared: tupl
 
     `declared` are py3langid's labels of the declared languages; "" for a side without declared language.
     """
-    # 1. Identify the languages with py3langid. Learn a class for each side whose language py3langid does not know.
-    samples = every_nth(source, N_IDENTIFIED), every_nth(target, N_IDENTIFIED)
-    identified = identify_side(samples[0], declared[0]), identify_side(samples[1], declared[1])
-    side_columns = {}
-    for label, lines, result in zip(SIDE_LABELS, samples, identified, strict=True):
-        if not result.is_known:
-            side_columns[label] = side_column(lines)
-    accepted = {*SIDE_LABELS, *declared, identified[0].name, identified[1].name} - {""}
+    # 1. Identify the languages with py3langid.
+    identified = identify_side(every_nth(source, N_IDENTIFIED)), identify_side(every_nth(target, N_IDENTIFIED))
+    accepted = {identified[0].name, identified[1].name, *declared} - {""}
+    are_known = accepted <= {*identifier().labels} and min(side.agreement for side in identified) >= KNOWN
     # 2. Learn the n-grams of both sides.
     source_grams, target_grams = ngrams(source), ngrams(target)
     log_probs = source_grams.log_probs(), target_grams.log_probs()
     log_ratios = np.clip(log_probs[0] - log_probs[1], -MAX_LLR, MAX_LLR)
     typical = source_grams.quantile(log_ratios, 0.5), target_grams.quantile(log_ratios, 0.5)
     rare = source_grams.quantile(log_probs[0], RARE_SHARE), target_grams.quantile(log_probs[1], RARE_SHARE)
-    text = "".join([*samples[0], *samples[1]])
-    return Languages(
-        identified,
-        frozenset(accepted),
-        scripts_of(text, MIN_SCRIPT),
-        side_columns,
-        log_probs,
-        log_ratios,
-        typical,
-        rare,
-    )
+    return Languages(identified, frozenset(accepted if are_known else ()), log_probs, log_ratios, typical, rare)
 
 
 def every_nth(items: Sequence[str], n_most: int) -> Sequence[str]:
@@ -234,39 +206,17 @@ def identifier() -> "LanguageIdentifier":
     return model
 
 
-def identify_side(texts: Sequence[str], declared: str = "") -> Identified:
-    """Identify the language of a side from a sample of its lines. Numbers, codes and placeholders do not count.
-
-    `declared` is the label of the declared language, or "". If another language is identified, `is_known` is False,
-    because either py3langid does not know the declared language, or the declaration is wrong.
-    """
-    texts = [words_only(text) for text in texts]
-    chunks = chunks_of(texts)
+def identify_side(texts: Sequence[str]) -> Identified:
+    """Identify the language of a side from a sample of its lines. Numbers, codes and placeholders do not count."""
+    chunks = chunks_of([words_only(text) for text in texts])
     if len(chunks) < MIN_CHUNKS:
-        return Identified(identify(texts))
-    # Each chunk votes for its likeliest language, and against all languages that are unlikely.
-    votes, against = Counter[str](), Counter[str]()
+        return Identified("", 0.0)
     judged = every_nth(chunks, N_CHUNKS)
-    for chunk in judged:
-        result = probabilities(chunk)
-        votes[max(result, key=result.__getitem__)] += 1
-        against.update(name for name, probability in result.items() if probability < RULED_OUT)
-    # The side is in the language of most chunks.
-    n = len(judged)
+    votes = Counter(identifier().classify(chunk)[0] for chunk in judged)
     [(name, n_votes)] = votes.most_common(1)
-    agreement = n_votes / n
-    if agreement <= MAJORITY or name == NO_LANGUAGE:
-        name = ""
-    is_as_declared = name != "" and declared in ("", name)
-    is_known = is_as_declared and agreement >= KNOWN and n >= MIN_KNOWN
-    ruled_out = {label: n_against / n for label, n_against in against.items()}
-    return Identified(name, agreement, is_known, ruled_out)
-
-
-def identify(texts: Sequence[str]) -> str:
-    """Classify the lines as one text. Return the code of the text's language, or "" if py3langid is not sure."""
-    name, probability = identifier().classify("\n".join(texts))
-    return name if probability > SURE and name != NO_LANGUAGE else ""
+    agreement = n_votes / len(judged)
+    is_unclear = agreement <= MAJORITY or name == NO_LANGUAGE
+    return Identified("", 0.0) if is_unclear else Identified(name, agreement)
 
 
 def words_only(text: str) -> str:
@@ -294,78 +244,21 @@ def n_letters(text: str) -> int:
     return sum(3 if character > "\u2e7f" else 1 for character in text if character.isalpha())
 
 
-def scripts_of(text: str, min_share: float = 0.0) -> frozenset[str]:
-    """Return the scripts that have at least `min_share` of the letters of a text.
-
-    The script of a letter is the first word of the letter's Unicode name: LATIN, CYRILLIC, CJK, THAI and so on.
-    """
-    scripts = Counter[str]()
-    for character, n in Counter(text).items():
-        if character.isalpha():
-            script, _, _ = unicodedata.name(character, "").partition(" ")
-            scripts[script] += n
-    least = min_share * scripts.total()
-    return frozenset(script for script, n in scripts.items() if n >= least)
-
-
-def side_column(texts: Iterable[str]) -> NDArray[np.float16]:
-    """Return an array of shape (features,): the log-probability of each of py3langid's features on a side.
-
-    The counts of the features are smoothed by adding 1.
-    """
-    from py3langid.langid import visit_counts
-
-    model = identifier()
-    rows = [
-        row << 8 for row in model.tk_row
-    ]  # for each state of the automaton: the index of the first of 256 transitions
-    counts = np.ones(len(model.nb_ptc))
-    for text in texts:
-        content = words_only(text).encode("utf-8", "replace")
-        visits = visit_counts(model.tk_nextmove, rows, model.tk_output, content) or {}
-        for feature, n in visits.items():
-            counts[feature] += n
-    return np.asarray(np.log(counts / counts.sum()), np.float16)
-
-
-@functools.lru_cache(maxsize=1)
-def identifier_of(languages: Languages) -> "LanguageIdentifier":
-    """Return py3langid's model, with an additional class for each side whose language py3langid does not know."""
-    from py3langid.langid import LanguageIdentifier
-
-    model = identifier()
-    columns = languages.side_columns
-    if not columns:
-        return model
-    # The class of a side gets the prior probability of the most frequent language.
-    log_probs = np.column_stack([model.nb_ptc, *columns.values()])
-    priors = np.append(model.nb_pc, [model.nb_pc.max()] * len(columns))
-    classes = [*model.nb_classes, *columns]
-    automaton = model.tk_nextmove, model.tk_output
-    return LanguageIdentifier(log_probs, priors, classes, *automaton, norm_probs=True, tk_row=model.tk_row)
-
-
 def probabilities(text: str) -> dict[str, float]:
     """Return, for each language code of py3langid, the probability that a text is in this language."""
     return {name: float(probability) for name, probability in identifier().rank(text)}
 
 
-def third_language(text: str, accepted: Collection[str], scripts: Collection[str], model: "LanguageIdentifier") -> str:
-    """Return the code of a line's language if the line is clearly not in the language of a side, else "".
-
-    Args:
-        accepted: labels that are no third language, see `Languages`.
-        scripts: the scripts of the two sides. A line in these scripts needs at least `MIN_LETTERS` letters.
-        model: the result of `identifier_of`.
-    """
-    if model.classify(text)[0] in accepted:
+def third_language(text: str, accepted: Collection[str]) -> str:
+    """Return the code of a line's language if the line is clearly not in one of the `accepted` languages, else ""."""
+    if identifier().classify(text)[0] in accepted:
         return ""  # most lines return here, before the slower tests
     text = words_only(text)
-    name, probability = model.classify(text)
-    if name == NO_LANGUAGE or name in accepted or probability < LIKELY:
+    if n_letters(text) < MIN_LETTERS:
         return ""
-    if n_letters(text) < MIN_LETTERS and scripts_of(text) <= set(scripts):
+    probability_of = probabilities(text)
+    name = max(probability_of, key=probability_of.__getitem__)
+    if name == NO_LANGUAGE or probability_of[name] < LIKELY:
         return ""
-    probability_of = dict(model.rank(text))
-    is_ruled_out = all(probability_of.get(label, 0.0) < RULED_OUT for label in accepted)
+    is_ruled_out = all(probability_of[label] < RULED_OUT for label in accepted)
     return name if is_ruled_out else ""

@@ -72,8 +72,8 @@ def numbers_differ(source: str, target: str) -> bool:
     the other text lacks, this is no fault either, because the other text may spell out the number, or convert the
     number to another unit.
     """
-    source_numbers = [digits(number) for number in NUMBER.findall(source)]
-    target_numbers = [digits(number) for number in NUMBER.findall(target)]
+    source_numbers = list(map(digits, NUMBER.findall(source)))
+    target_numbers = list(map(digits, NUMBER.findall(target)))
     if "".join(source_numbers) == "".join(target_numbers):  # same digits, grouped differently: 555-1234, 555 12 34
         return False
     in_source, in_target = Counter(source_numbers), Counter(target_numbers)
@@ -155,8 +155,7 @@ def repetition_differs(source: str, target: str) -> bool:
         return False
     # In a script without spaces, the translation of "ha ha ha" may be three equal characters. `repeats` does not count
     # three equal characters as a repetition.
-    unrepeated = target if source_repeats else source
-    return not TRIPLED.search(unrepeated)
+    return not TRIPLED.search(target if source_repeats else source)
 
 
 def has_no_words(text: str) -> bool:

@@ -11,6 +11,7 @@ from itertools import islice
 from pathlib import Path
 from typing import IO, NamedTuple
 
+from nmt.config import language_of
 from nmt.corpus.characters import MENDED, TESTS
 from nmt.corpus.check import CheckReport
 from nmt.corpus.kinds import KINDS, Kind
@@ -18,10 +19,11 @@ from nmt.corpus.pairing import Run
 from nmt.corpus.reading import CorpusFiles, Survey, decode, is_utf8, side_lines
 from nmt.errors import DataError, OutputError, os_errors_as
 from nmt.files import atomic_writer
+from nmt.text.corpus_files import SIDES
 from nmt.text.lines import is_blank, one_line
 
 MAX_ROUNDS = 9  # maximum number of rounds of mending a line; for example, &am\0p; becomes &amp; and then &
-MIN_PAIRED = 0.5  # minimum share of the lines of a corpus that must have a partner
+MAX_UNPAIRED = 0.5  # maximum share of the lines of a corpus that may have no partner
 CHANGES = "changes.jsonl"  # name of the list of changes
 UNUSABLE = ("blank", "encoding")  # the only kinds of fault for which dev and test pairs are dropped
 Texts = tuple[str, str]  # source and target of a pair
@@ -61,10 +63,9 @@ def fix(report: CheckReport, corpora: Sequence[CorpusFiles], directory: Path) ->
 
 def refuse_unrelated(survey: Survey, runs: Sequence[Run]) -> None:
     """Raise DataError if most lines of a corpus have no partner, because the copies would be no parallel text."""
-    n_paired = sum(len(run) for run in runs)
-    if n_paired >= MIN_PAIRED * survey.n_pairs:
+    n_unpaired = survey.n_pairs - sum(map(len, runs))
+    if n_unpaired <= MAX_UNPAIRED * survey.n_pairs:
         return
-    n_unpaired = survey.n_pairs - n_paired
     raise DataError(
         f"nothing is written: {n_unpaired:,} of {survey.n_pairs:,} lines of {survey.files} "
         "have no translation in the other file that --fix could find",
@@ -239,16 +240,12 @@ def of_repair(repair: str, kinds: list[str]) -> list[str]:
     return [kind for kind in kinds if KINDS[kind].repair == repair]
 
 
-def suffix_of(path: Path) -> str:
-    return Path(path.name.removesuffix(".gz")).suffix
-
-
 def output_paths(files: CorpusFiles, directory: Path) -> tuple[Path, Path]:
     """Return the paths of the copies, such as train.de and train.en.
 
-    If both files have the same suffix, the copies are train.source and train.target.
+    If the file names do not tell two languages, the copies are train.source and train.target.
     """
-    source, target = suffix_of(files.source[0]), suffix_of(files.target[0])
-    if source == target:
-        source, target = ".source", ".target"
-    return directory / f"{files.name}{source}", directory / f"{files.name}{target}"
+    source, target = language_of(files.source[0]), language_of(files.target[0])
+    if source == target or not (source and target):
+        source, target = SIDES
+    return directory / f"{files.name}.{source}", directory / f"{files.name}.{target}"

@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,14 +39,6 @@ class Facts:
     n_words: int  # words on the target side of the training pairs, see `count_words`
     n_characters: int  # distinct characters in the training pairs
     letter_overlap: float = 1.0  # see the function `letter_overlap`; near 0 if the scripts of the sides differ
-
-
-class TextCounts(NamedTuple):
-    """The words, characters and letter overlap of the training pairs, see the fields of `Facts`."""
-
-    n_words: int
-    n_characters: int
-    letter_overlap: float
 
 
 def split_corpus(source: Sequence[Path], target: Sequence[Path], directory: Path, languages: tuple[str, str]) -> Facts:
@@ -119,7 +110,7 @@ def choose_parts(source_keys: NDArray[np.uint64], target_keys: NDArray[np.uint64
 
 def write_parts(
     source: Sequence[Path], target: Sequence[Path], directory: Path, languages: tuple[str, str], parts: NDArray[np.int_]
-) -> TextCounts:
+) -> tuple[int, int, float]:
     """Write the training, dev and test pairs into a source file and a target file for each part.
 
     Returns the numbers of words and characters in the training pairs, and the letter overlap of the training pairs.
@@ -142,7 +133,7 @@ def write_parts(
                 target_characters.update(pair.target)
                 n_words += count_words(pair.target)
     n_characters = len(source_characters | target_characters)
-    return TextCounts(n_words, n_characters, letter_overlap(source_characters, target_characters))
+    return n_words, n_characters, letter_overlap(source_characters, target_characters)
 
 
 def count_words(text: str) -> int:
@@ -157,17 +148,14 @@ def letter_overlap(source: Counter[str], target: Counter[str]) -> float:
 
     p and q are the relative frequencies of a letter on the two sides. The overlap is 0 if a side has no letters.
     """
-    source_shares, target_shares = shares_of_letters(source), shares_of_letters(target)
-    total = 0.0
-    for letter, share in source_shares.items():
-        total += min(share, target_shares.get(letter, 0.0))
-    return total
+    common = shares_of_letters(source) & shares_of_letters(target)
+    return common.total()
 
 
-def shares_of_letters(characters: Counter[str]) -> dict[str, float]:
+def shares_of_letters(characters: Counter[str]) -> Counter[str]:
     counts = {character: n for character, n in characters.items() if character.isalpha()}
     total = sum(counts.values())
-    return {letter: n / total for letter, n in counts.items()}
+    return Counter({letter: n / total for letter, n in counts.items()})
 
 
 class KeyCharacters(dict[int, int | None]):

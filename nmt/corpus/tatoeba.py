@@ -5,7 +5,7 @@ list. In every version of Tatoeba, the dev and test pairs are the pairs that are
 the remaining pairs that share no side with a dev pair, a test pair or a pair of the public test set.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 from nmt.files import sha256
 from nmt.text.lines import is_blank
@@ -21,14 +21,6 @@ def pair_hash(pair: PairText) -> str:
 
 def pair_pin(pair: PairText) -> str:
     return pair_hash(pair)[:HASH_DIGITS]
-
-
-def pins_of(parts: Mapping[str, Sequence[PairText]]) -> str:
-    """Return the content of `pins/NAME.pairs`: a line `PART HASH` for each dev pair and test pair."""
-    lines = []
-    for part in ("dev", "test"):
-        lines += [f"{part} {pair_pin(pair)}\n" for pair in parts[part]]
-    return "".join(lines)
 
 
 def pairs_with_text(texts: Sequence[bytes]) -> list[PairText]:
@@ -56,8 +48,8 @@ def pairs_with_text(texts: Sequence[bytes]) -> list[PairText]:
 def split(pairs: Iterable[PairText], public_test: Sequence[PairText], pins: str) -> dict[str, list[PairText]]:
     """Split all pairs of a version of Tatoeba into training, dev and test pairs.
 
-    `pins`, from `pins_of`, list the dev and test pairs; some of the test pairs may be from the public test set. The
-    training pairs share no side with a dev pair, a test pair, or any pair of the public test set.
+    `pins` is the content of pins/NAME.pairs. It lists the dev and test pairs. Some of the test pairs may be from the
+    public test set. The training pairs share no side with a dev pair, a test pair, or any pair of the public test set.
     """
     by_hash = {pair_hash(pair): pair for pair in pairs}
     by_pin = {pair_pin(pair): pair for pair in (*public_test, *by_hash.values())}

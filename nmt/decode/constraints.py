@@ -29,9 +29,10 @@ class Continuation(NamedTuple):
 
 
 class Constraint:
-    """The terms of one sentence.
+    """The terms of one sentence. A term that is required n times is listed n times.
 
-    Hypotheses and terms are strings with one character per token id, so that Python's string methods can find terms.
+    `inside_words` are the tokens that continue a word; none of them may follow a term. Hypotheses and terms are strings
+    with one character per token id, so that Python's string methods can find terms.
     """
 
     def __init__(self, terms: Sequence[Sequence[int]] = (), inside_words: Collection[int] = ()) -> None:

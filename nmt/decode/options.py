@@ -1,15 +1,16 @@
 """The options, requests and results of a search, and the protocol that every engine implements."""
 
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol, Self
+from typing import Any, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import ConfigDict, Field, ValidationError
 
 from nmt.config import LARGEST, SearchSettings, described
+from nmt.decode.constraints import NO_TERMS, Constraint
 from nmt.errors import ConfigError
 
 
@@ -31,7 +32,8 @@ class SearchOptions(SearchSettings):
             super().__init__(**values)
         except ValidationError as error:
             names = ", ".join(type(self).model_fields)
-            raise ConfigError("; ".join(map(_message, error.errors())), hint=f"the options are {names}") from error
+            messages = [f"{fault['loc'][0]}: {described(fault)}" for fault in error.errors()]
+            raise ConfigError("; ".join(messages), hint=f"the options are {names}") from error
         if self.n_best > self.beam:
             message = f"n_best is {self.n_best}, but there are {self.beam} hypotheses"
             raise ConfigError(message, hint=f"add --beam {self.n_best}")
@@ -63,18 +65,6 @@ class SearchOptions(SearchSettings):
         return float(length**self.alpha)
 
 
-def _message(fault: Mapping[str, Any]) -> str:
-    (name,) = fault["loc"]
-    return f"no search option '{name}'" if fault["type"] == "extra_forbidden" else f"{name}: {described(fault)}"
-
-
-class Terms(NamedTuple):
-    """The terms that a translation must contain, see `nmt.decode.constraints`."""
-
-    token_ids: Sequence[Sequence[int]]  # the token ids of each term; a term that is required n times is listed n times
-    inside_words: Collection[int] = ()  # ids of the tokens that continue a word; none of them may follow a term
-
-
 # The dataclasses that are created for every line are not frozen, because creating a frozen one takes three times as
 # long.
 @dataclass
@@ -84,7 +74,7 @@ class SearchRequest:
     tokens: list[int]  # source ids without EOS, at least one
     prefix: Sequence[int] = ()  # target ids that the translation must begin with
     place: tuple[int, ...] = ()  # numbers of line, sentence and part, which `seed_of` turns into the random seed
-    terms: Terms | None = None  # required terms, which only the torch engine supports
+    constraint: Constraint = NO_TERMS  # the required terms, which only the torch engine supports
 
 
 @dataclass

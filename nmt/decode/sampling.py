@@ -42,18 +42,25 @@ class Sampler:
             four tensors of shape (B, K): the log-probabilities of the new hypotheses, their parent beams, their new
             tokens, and the log-probabilities of these tokens.
         """
-        logits = F.pad(self._allowed_logits(log_probs), (0, -log_probs.size(-1) % GROUP), value=-math.inf)
-        groups = logits.view(*logits.shape[:2], -1, GROUP)  # (B, K, G, 64)
+        # 1. Divide the vocabulary into groups. Padding fills the last group.
+        logits = self._allowed_logits(log_probs)
+        n_padding = -logits.size(-1) % GROUP
+        padded = F.pad(logits, (0, n_padding), value=-math.inf)
+        groups = padded.view(*logits.shape[:2], -1, GROUP)  # (B, K, G, 64)
         n_groups = groups.size(2)
-        noise = self._gumbel(sentences, log_probs.size(1), n_groups + GROUP, log_probs.device)
-        totals = groups.flatten(2).softmax(-1).view_as(groups).sum(-1).log()  # (B, K, G)
+        noise = self._gumbel(sentences, live.size(1), n_groups + GROUP)  # (B, K, G + 64)
+        noise = noise.to(live.device)
+        # 2. Sample a group of each beam by the total probability of the group.
+        totals = groups.logsumexp(-1)  # (B, K, G)
         group = (totals + noise[..., :n_groups]).argmax(-1, keepdim=True)  # (B, K, 1)
-        in_group = groups.gather(2, group[..., None].expand(-1, -1, -1, GROUP))[:, :, 0]  # (B, K, 64)
+        # 3. Sample a token of this group.
+        in_group = groups.take_along_dim(group[..., None], 2).squeeze(2)  # (B, K, 64)
         index = (in_group + noise[..., n_groups:]).argmax(-1, keepdim=True)  # (B, K, 1)
-        tokens = (group * GROUP + index).clamp(max=log_probs.size(-1) - 1)  # index > V - 1 only if all logits are NaN
-        drawn = log_probs.gather(-1, tokens)[..., 0]  # (B, K)
+        tokens = group * GROUP + index
+        tokens = tokens.clamp(max=log_probs.size(-1) - 1)  # a token is in the padding only if all logits are NaN
+        drawn = log_probs.gather(-1, tokens).squeeze(-1)  # (B, K)
         parent_beams = torch.arange(live.size(1), device=live.device).expand_as(live)
-        return live + drawn, parent_beams, tokens[..., 0], drawn
+        return live + drawn, parent_beams, tokens.squeeze(-1), drawn
 
     def _allowed_logits(self, log_probs: Tensor) -> Tensor:
         """Return logits / temperature (B, K, V), with -inf for the tokens that top-k or top-p excludes.
@@ -66,14 +73,16 @@ class Sampler:
             logits.masked_fill_(logits < least, -math.inf)
         if self.options.top_p < 1:
             ordered = logits.sort(dim=-1, descending=True).values
-            n_below = (ordered.softmax(-1).cumsum(-1) < self.options.top_p).sum(-1, keepdim=True)
+            cumulative = ordered.softmax(-1).cumsum(-1)
+            n_below = (cumulative < self.options.top_p).sum(-1, keepdim=True)
             least = ordered.gather(-1, n_below.clamp(max=logits.size(-1) - 1))  # the logit of the token that reaches p
             logits.masked_fill_(logits < least, -math.inf)
         return logits
 
-    def _gumbel(self, sentences: list[int], n_beams: int, n: int, device: torch.device) -> Tensor:
+    def _gumbel(self, sentences: list[int], n_beams: int, n: int) -> Tensor:
         """Return Gumbel noise of shape (B, K, n). CPU generators draw it, so all devices get the same noise."""
         noise = torch.empty(len(sentences), n_beams, n)
         for row, sentence in zip(noise, sentences, strict=True):
             row.uniform_(generator=self.generators[sentence])
-        return noise.to(device).clamp_(min=2**-25).log_().neg_().log_().neg_()  # uniform_ may return 0, never 1
+        noise.clamp_(min=2**-25)  # `uniform_` may return 0, never 1
+        return noise.log_().neg_().log_().neg_()

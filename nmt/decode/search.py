@@ -105,14 +105,13 @@ def search(
         sentence_seeds: for each sentence, the random seed of sampling. By default, the seed is the sentence's index.
         trace: function that is called after every step.
     """
-    prefixes, constraints = prefixes or [()] * len(src), constraints or [NO_TERMS] * len(src)
-    lengths = (src != PAD).sum(1).tolist()
-    n_needed = [len(prefix) + terms.n_lacking() for prefix, terms in zip(prefixes, constraints, strict=True)]
-    max_lengths = [options.limit(n, needed, max_length) for n, needed in zip(lengths, n_needed, strict=True)]
+    prefixes = prefixes or [()] * len(src)
+    constraints = constraints or [NO_TERMS] * len(src)
+    max_lengths = _max_lengths(src, options, prefixes, constraints, max_length)
     finished: list[list[Hypothesis]] = [[] for _ in max_lengths]
-    sampler = Sampler(options, sentence_seeds or range(len(max_lengths))) if options.sample else None
+    sampler = Sampler(options, sentence_seeds or range(len(src))) if options.sample else None
 
-    sentences = list(range(len(max_lengths)))  # batch row -> sentence; sentences leave the batch when they are done
+    sentences = list(range(len(src)))  # batch row -> sentence; sentences leave the batch when they are done
     live, state = _begin(decoder, src, options)
     tokens = torch.full(live.log_prob.shape, BOS, device=src.device)  # (B, K), the next step's input
 
@@ -137,17 +136,33 @@ def search(
             break
         beam_indices = parent_beams + tokens.size(1) * torch.arange(len(sentences), device=src.device)[:, None]
         if len(rows) < len(sentences):
-            sentences, live = [sentences[row] for row in rows], Beams(*(x[rows] for x in live))
+            sentences = [sentences[row] for row in rows]
+            live = Beams(*(x[rows] for x in live))
             state = decoder.select(state, beam_indices[rows])
         elif options.beam > 1:
             state = decoder.select(state, beam_indices)
         tokens = live.tokens[..., -1]
-    return [_best_first(hypotheses, options.n_best) for hypotheses in finished]
+    return [_best_first(hypotheses)[: options.n_best] for hypotheses in finished]
 
 
-def _best_first(hypotheses: list[Hypothesis], n_best: int) -> list[Hypothesis]:
-    by_score = sorted(hypotheses, key=lambda h: -h.score)  # hypotheses with equal scores keep their order
-    return by_score[:n_best]
+def _best_first(hypotheses: list[Hypothesis]) -> list[Hypothesis]:
+    return sorted(hypotheses, key=lambda h: -h.score)  # hypotheses with equal scores keep their order
+
+
+def _max_lengths(
+    src: Tensor,
+    options: SearchOptions,
+    prefixes: Sequence[Sequence[int]],
+    constraints: Sequence[Constraint],
+    max_length: int,
+) -> list[int]:
+    """Return the length limit of each sentence, in target tokens. Prefix and required terms fit into the limit."""
+    max_lengths = []
+    lengths = (src != PAD).sum(1).tolist()
+    for length, prefix, constraint in zip(lengths, prefixes, constraints, strict=True):
+        n_required = len(prefix) + constraint.n_lacking()
+        max_lengths.append(options.limit(length, n_required, max_length))
+    return max_lengths
 
 
 def _begin(decoder: IncrementalDecoder[State], src: Tensor, options: SearchOptions) -> tuple[Beams, State]:
@@ -156,10 +171,11 @@ def _begin(decoder: IncrementalDecoder[State], src: Tensor, options: SearchOptio
     Sampling starts with K hypotheses per sentence. Beam search starts with one hypothesis, because K empty hypotheses
     would all have the same continuations.
     """
-    state, n_beams = decoder.start(src), 1
+    state = decoder.start(src)
+    n_beams = options.beam if options.sample else 1
     if options.sample:
-        n_beams = options.beam
-        state = decoder.select(state, torch.arange(len(src), device=src.device)[:, None].expand(-1, n_beams))
+        beam_indices = torch.arange(len(src), device=src.device)[:, None]
+        state = decoder.select(state, beam_indices.expand(-1, n_beams))
     log_prob = torch.zeros(len(src), n_beams, device=src.device)
     empty = log_prob.new_empty(*log_prob.shape, 0)
     return Beams(empty.long(), empty, log_prob), state
@@ -210,7 +226,8 @@ def _best_continuations(log_probs: Tensor, live: Tensor, n: int) -> Candidates:
     n_vocab = log_probs.size(-1)
     sums = (live[..., None] + log_probs).flatten(1)  # (B, K*V)
     best, index = sums.topk(min(n, sums.size(1)))  # (B, n)
-    return Candidates(best, index // n_vocab, index % n_vocab, log_probs.flatten(1).gather(1, index))
+    token_log_probs = log_probs.flatten(1).gather(1, index)
+    return Candidates(best, index // n_vocab, index % n_vocab, token_log_probs)
 
 
 def _allocate_beams(
@@ -226,9 +243,9 @@ def _allocate_beams(
     # 2. Collect the best candidates of all beams, the most probable token of each beam, and the tokens that terms need.
     continuations = constraint.useful_continuations(hypotheses)
     best_tokens = log_probs[row].argmax(-1).tolist()
-    continuations.update(Continuation(beam, token) for beam, token in enumerate(best_tokens))
-    best_of_all = zip(candidates.parent_beams[row].tolist(), candidates.tokens[row].tolist(), strict=True)
-    continuations.update(Continuation(beam, token) for beam, token in best_of_all)
+    continuations.update(map(Continuation, range(len(best_tokens)), best_tokens))
+    best_of_all = torch.stack([candidates.parent_beams[row], candidates.tokens[row]], 1)
+    continuations.update(Continuation(*pair) for pair in best_of_all.tolist())
     # 3. Choose from these continuations by banks.
     ordered = sorted(continuations)
     beams, tokens = live.tokens.new_tensor(ordered).T
@@ -289,8 +306,8 @@ def _appended(x: Tensor, parent_beams: Tensor, new: Tensor) -> Tensor:
 
     Returns a tensor of shape (B, K', t + 1).
     """
-    parents = x.gather(1, parent_beams[..., None].expand(-1, -1, x.size(-1)))
-    return torch.cat([parents.to(new.dtype), new[..., None]], -1)
+    parents = x.take_along_dim(parent_beams[..., None], 1).to(new.dtype)
+    return torch.cat([parents, new[..., None]], -1)
 
 
 def _is_done(options: SearchOptions, finished: list[Hypothesis], best_live: float, length: int) -> bool:

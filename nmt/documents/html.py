@@ -7,9 +7,8 @@ with `translate="no"` is copied as well, although these elements can be inside o
 
 import re
 from collections.abc import Callable, Iterable, Iterator
-from enum import Enum
 from html import escape, unescape
-from typing import NamedTuple
+from typing import Literal, NamedTuple, cast
 
 from nmt.documents.markup import Element, Format, Part, Segment, between_segments, descendants
 from nmt.text.words import LETTER
@@ -22,9 +21,9 @@ title tr track ul video
 """
 _VOID = "area base br col embed hr img input link meta param source track wbr"
 BLOCK, VOID = frozenset(_BLOCK.split()), frozenset(_VOID.split())
-COPIED = frozenset(["math", "pre", "script", "style", "svg", "template", "textarea"])  # blocks copied as a whole
-CODE = frozenset(["code", "kbd", "samp", "var"])
-RAW = frozenset(["script", "style", "textarea"])  # elements whose content contains no tags
+COPIED = {"math", "pre", "script", "style", "svg", "template", "textarea"}  # blocks copied as a whole
+CODE = {"code", "kbd", "samp", "var"}
+RAW = {"script", "style", "textarea"}  # elements whose content contains no tags
 CONSTRUCT = re.compile(
     r"""(?P<comment> <!--.*?(?:-->|\Z) | <!\[[^>]*+> | <\?(?!xml\b)[^>]*+> )
     | (?P<declaration> <[!?][^>]*+> )
@@ -39,17 +38,9 @@ SPACES = " \t\r\n\f"  # white space of HTML, which browsers show as one space
 WHITE_SPACE = re.compile(f"[{SPACES}]+")
 
 
-class ConstructKind(Enum):
-    """The kind of a construct. The first four kinds are tags."""
-
-    START = "start"
-    END = "end"
-    EMPTY = "empty"  # the tag of an element without content
-    VERBATIM = "verbatim"  # the start tag of an element whose content is copied
-    # The values of the kinds below are the names of groups in `CONSTRUCT`.
-    COMMENT = "comment"
-    DECLARATION = "declaration"
-    TEXT = "text"
+# The kind of a construct. The first four kinds are tags: "empty" is the tag of an element without content, and
+# "verbatim" is the start tag of an element whose content is copied. The other kinds are groups of `CONSTRUCT`.
+ConstructKind = Literal["start", "end", "empty", "verbatim", "comment", "declaration", "text"]
 
 
 class Construct(NamedTuple):
@@ -61,7 +52,7 @@ class Construct(NamedTuple):
 
 
 def constructs(text: str) -> Iterator[Construct]:
-    """Yield the constructs of a text. Together, the constructs are the whole text."""
+    """Yield the constructs of a text. Together, the constructs are the whole text. A text construct may be empty."""
     cursor = 0
     # No tag or comment begins after this position. Without this limit, a text of many "<" would take quadratic time.
     last_end = max(text.rfind(">"), text.rfind("<!--"))
@@ -73,31 +64,26 @@ def constructs(text: str) -> Iterator[Construct]:
         cursor = match.end()
 
         # The content of a script is one text up to its closing tag.
-        if construct.name in RAW and construct.kind in (ConstructKind.START, ConstructKind.VERBATIM):
+        if construct.name in RAW and construct.kind in ("start", "verbatim"):
             closing = re.compile(f"</{construct.name}", re.IGNORECASE).search(text, cursor)
             end = closing.start() if closing else len(text)
-            if cursor < end:
-                yield Construct(text[cursor:end], ConstructKind.TEXT)
+            yield Construct(text[cursor:end], "text")
             cursor = end
-    if cursor < len(text):
-        yield Construct(text[cursor:], ConstructKind.TEXT)
+    yield Construct(text[cursor:], "text")
 
 
 def classified(match: re.Match[str]) -> Construct:
     """Return the construct that a match of `CONSTRUCT` has found."""
     raw = match[0]
     if match.lastgroup != "tag":
-        return Construct(raw, ConstructKind(match.lastgroup))
+        return Construct(raw, cast("ConstructKind", match.lastgroup))
     name = TAG_NAME.match(raw)[1].lower()  # type: ignore[index]
     if raw.startswith("</"):
-        kind = ConstructKind.END
-    elif raw.endswith("/>") or name in VOID:
-        kind = ConstructKind.EMPTY
-    elif name in CODE or NOT_TRANSLATED.search(raw):
-        kind = ConstructKind.VERBATIM
-    else:
-        kind = ConstructKind.START
-    return Construct(raw, kind, name)
+        return Construct(raw, "end", name)
+    if raw.endswith("/>") or name in VOID:
+        return Construct(raw, "empty", name)
+    is_copied = name in CODE or NOT_TRANSLATED.search(raw)
+    return Construct(raw, "verbatim" if is_copied else "start", name)
 
 
 class Parser:
@@ -137,12 +123,12 @@ class Parser:
         """Read the next construct."""
         if self.kept:  # the construct is inside of an element that is copied as a whole
             self.keep(raw, kind, name)
-        elif name in COPIED or name in BLOCK or kind is ConstructKind.DECLARATION:
+        elif name in COPIED or name in BLOCK or kind == "declaration":
             self.finish()  # blocks separate segments
             self.parts.append(raw)
-            if kind is ConstructKind.VERBATIM or (kind is ConstructKind.START and name in COPIED):
+            if kind == "verbatim" or (kind == "start" and name in COPIED):
                 self.kept = [name]
-        elif kind is ConstructKind.TEXT:
+        elif kind == "text":
             self.write(raw, unescape(raw))
         else:
             self.raw += raw
@@ -179,9 +165,9 @@ class Parser:
     def keep(self, raw: str, kind: ConstructKind, name: str = "") -> None:
         """Copy a construct that is inside of an element whose content is copied."""
         if name == self.kept[0]:  # elements with the same name may be nested
-            if kind is ConstructKind.END:
+            if kind == "end":
                 self.kept.pop()
-            elif kind is not ConstructKind.EMPTY:
+            elif kind != "empty":
                 self.kept.append(name)
         element = self.innermost
         if element.verbatim is None:  # the copied element is a block, so it is outside of segments
@@ -192,23 +178,23 @@ class Parser:
             self.close(name, raw)
             return
         element.verbatim += raw
-        if kind is ConstructKind.TEXT:
+        if kind == "text":
             self.text += WHITE_SPACE.sub(" ", unescape(raw))
 
     def mark(self, raw: str, kind: ConstructKind, name: str) -> None:
         """Read a tag or comment inside of a segment."""
-        if kind is ConstructKind.END:
+        if kind == "end":
             self.close(name, raw)
             return
         # Comments and empty elements end where they begin. `close` sets the end of other elements.
         position = len(self.text)
         element = Element(raw, "", position, position)
         self.innermost.children.append(element)
-        if kind in (ConstructKind.START, ConstructKind.VERBATIM):
+        if kind in ("start", "verbatim"):
             element.name = name
             self.open.append(element)
             self.depth = max(self.depth, len(self.open))
-        if kind is ConstructKind.VERBATIM:
+        if kind == "verbatim":
             element.verbatim = ""
             self.kept = [name]
 
@@ -248,7 +234,7 @@ class Parser:
         # 2. If the text of an element ends in a space, and children without text follow this space, write the space
         # before the opening tag of the first of these children.
         for parent in (self.root, *descendants(self.root)):
-            is_spaced = parent.start < parent.end and self.text[parent.end - 1] == " "
+            is_spaced = self.text[parent.start : parent.end].endswith(" ")
             at_end = [child for child in parent.children if child.start == parent.end]
             if is_spaced and at_end:
                 at_end[0].opening = " " + at_end[0].opening
@@ -258,8 +244,8 @@ class Parser:
         # 3. Strip the text. The white space at both ends is copied.
         text = self.text.strip(" ")
         move(self.root, len(self.text) - len(self.text.lstrip(" ")), len(text))
-        before = self.raw[: len(self.raw) - len(self.raw.lstrip(SPACES))]
-        after = self.raw[len(self.raw.rstrip(SPACES)) :]
+        before = self.raw.removesuffix(self.raw.lstrip(SPACES))
+        after = self.raw.removeprefix(self.raw.rstrip(SPACES))
 
         # 4. A tag at an edge of the segment whose partner is missing must not move with a word, so copy this tag.
         inner, tags_at_end = [], ""
@@ -277,9 +263,8 @@ class Parser:
 def is_half_tag(element: Element) -> bool:
     """Return whether an element is empty and consists of a single tag whose partner is missing."""
     is_empty = element.start == element.end and not element.children and not element.verbatim
-    is_opening_tag = element.name and not element.closing
-    is_closing_tag = element.closing and not element.opening
-    return is_empty and bool(is_opening_tag or is_closing_tag)
+    is_half = not element.opening if element.closing else element.name
+    return is_empty and bool(is_half)
 
 
 def move(element: Element, shift: int, length: int) -> None:

@@ -6,7 +6,7 @@ from functools import cache, partial
 from itertools import pairwise
 from typing import Any
 
-from nmt.documents.html import ConstructKind, Parser, constructs
+from nmt.documents.html import Parser, constructs
 from nmt.documents.markup import Format, Part, has_segment, parts_of_text
 from nmt.errors import InputError
 from nmt.text.spans import Span
@@ -52,15 +52,11 @@ def with_span(rule: Callable[..., bool]) -> Callable[..., bool]:
         start, n_tokens = state.pos, len(state.tokens)
         if not rule(state, silent):
             return False
-        if silent or len(state.tokens) == n_tokens:  # the rule has added no token
-            return True
-        # Tokens inside of a link already have their spans, because the rule of links has called other wrapped rules.
         for token in state.tokens[n_tokens:]:
+            if token.type == "link_close" and token.markup != "autolink" and not token.map:
+                token.map = [state.md.helpers.parseLinkLabel(state, start), state.pos]
+            # Tokens inside of a link have their spans, because the rule of links has called other wrapped rules.
             token.map = token.map or [start, state.pos]
-        last = state.tokens[-1]
-        if last.type == "link_close" and last.markup != "autolink":
-            label_end = state.md.helpers.parseLinkLabel(state, start)
-            last.map = [label_end, state.pos]
         return True
 
     return run
@@ -70,19 +66,18 @@ def parse_markdown(text: str) -> list[Part]:
     """Return the parts of a Markdown text. Together, the parts cover the whole text."""
     n_front = FRONT_MATTER.match(text).end()  # type: ignore[union-attr]
     # The parser gets only the text after the front matter, so count lines from there.
-    line_ends = [match.end() for match in LINE_END.finditer(text, n_front)]
-    line_starts = [n_front, *line_ends, len(text)]
+    line_starts = [n_front, *(match.end() for match in LINE_END.finditer(text, n_front)), len(text)]
     replacements = []
     searched = n_front  # the end of the last block; the next cell of a table is searched from here
     for parent, block in pairwise(markdown_it().parse(text[n_front:])):
         if block.type != "inline" or not block.content:
             continue
+        line = block.map[0]
         if parent.type in ("th_open", "td_open"):
-            line = block.map[0]
             span = cell_span(text, block.content, max(line_starts[line], searched), line_starts[line + 1])
             finish: Callable[[str], str] = AS_CELL
         else:
-            span = block_span(text, block.content, line_starts, block.map[0])
+            span = block_span(text, block.content, line_starts, line)
             finish = str if parent.type == "heading_open" else AS_PARAGRAPH
         if span is None:  # the parser changed the text, for example tabs or NUL, so the block is copied
             continue
@@ -106,7 +101,7 @@ def block_span(text: str, content: str, line_starts: Sequence[int], first: int) 
     last = first + len(lines) - 1
     start = text.rfind(lines[0], line_starts[first], line_starts[first + 1])
     last_start = text.rfind(lines[-1], line_starts[last], line_starts[last + 1])
-    return (start, last_start + len(lines[-1])) if start >= 0 and last_start >= 0 else None
+    return (start, last_start + len(lines[-1])) if min(start, last_start) >= 0 else None
 
 
 def parts_of_block(tokens: Sequence[Any], content: str, finish: Callable[[str], str]) -> list[Part]:
@@ -136,17 +131,15 @@ def parts_of_block(tokens: Sequence[Any], content: str, finish: Callable[[str], 
             parser.copy(content[start:end])
             n_read = i + 3  # skip the text and the end of the link, which are already copied
         else:
-            read_token(parser, token, content)
+            read_token(parser, token, content[start:end], content)
     if parser.kept:
         keep_raw(parser, content[html_end:])
     parser.finish()
     return parser.parts
 
 
-def read_token(parser: Parser, token: Any, content: str) -> None:
-    """Let a parser read an inline token of a block. `content` is the source of the block."""
-    start, end = token.map or (0, 0)
-    raw = content[start:end]
+def read_token(parser: Parser, token: Any, raw: str, content: str) -> None:
+    """Let a parser read an inline token of a block. `raw` is the source of the token, `content` that of the block."""
     name = token.type.removesuffix("_open").removesuffix("_close")
     if name == "text":
         read_text(parser, token.content, content)
@@ -157,14 +150,14 @@ def read_token(parser: Parser, token: Any, content: str) -> None:
     elif name == "image":
         parser.copy(raw)
     elif token.nesting > 0:
-        parser.read("[" if name == "link" else token.markup, ConstructKind.START, f"{name} ")
+        parser.read("[" if name == "link" else token.markup, "start", f"{name} ")
     elif token.nesting < 0:
-        parser.read(raw if name == "link" else token.markup, ConstructKind.END, f"{name} ")
+        parser.read(raw if name == "link" else token.markup, "end", f"{name} ")
 
 
 def keep_raw(parser: Parser, raw: str) -> None:
     """Let a parser copy a part of an element whose content is copied."""
-    parser.keep(raw.replace("\n", " "), ConstructKind.TEXT)
+    parser.keep(raw.replace("\n", " "), "text")
 
 
 def read_text(parser: Parser, text: str, content: str) -> None:

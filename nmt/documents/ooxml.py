@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from html import unescape
 
-from nmt.documents.html import ConstructKind, Parser, escape_html
+from nmt.documents.html import Parser, escape_html
 from nmt.documents.markup import Format, Part, Segment, between_segments, has_segment
 from nmt.documents.xml import XmlNode, read_xml
 
@@ -61,20 +61,14 @@ def main_style(nodes: Sequence[XmlNode]) -> RunStyle | None:
     n_characters = Counter[RunStyle]()  # for equal styles, the key is the style that comes first
     for node in nodes:
         if node.name in RUNS:
-            raw_text = "".join(child.raw for child in node.children if child.name[2:] == "t")
-            text = text_of_runs(raw_text)
-            if text:
-                n_characters[style_of(node)] += len(text)
+            n = sum(len(unescape(child.content)) for child in node.children if child.name in TEXTS)
+            if n:
+                n_characters[style_of(node)] += n
     if n_characters:
         return max(n_characters, key=n_characters.__getitem__)
     # All text is in hyperlinks and similar nodes.
     inner = (main_style(node.children) for node in nodes if node.name in CONTAINERS)
     return next(filter(None, inner), None)
-
-
-def text_of_runs(raw: str) -> str:
-    """Return the text of the runs in the XML `raw`."""
-    return unescape("".join(RUN_TEXT.findall(raw)))
 
 
 def parse_ooxml(text: str, *, of_boxes: bool) -> list[Part]:
@@ -132,7 +126,7 @@ class Paragraph(Parser):
             run_start = run_style.start.rpartition("<")[0]  # the tags that start the run, without that of its text
             for child in node.children:
                 if child.name in TEXTS:
-                    raw = CDATA_OR_TAG.sub(as_escaped, "".join(part.raw for part in child.children))
+                    raw = CDATA_OR_TAG.sub(as_escaped, child.content)
                     if raw.strip():  # white space looks the same in any style
                         style = self.switch(style, run_style, base)
                     self.write(raw, unescape(raw))
@@ -149,41 +143,40 @@ class Paragraph(Parser):
         if new == style:
             return style
         if style is not base:  # end the element of the old style
-            self.read(style.end + base.start, ConstructKind.END, "run")
+            self.read(style.end + base.start, "end", "run")
         if new == base:
             return base
         self.empty.add(new.start + new.end)
-        self.read(base.end + new.start, ConstructKind.START, "run")
+        self.read(base.end + new.start, "start", "run")
         return new
 
     def add_other(self, node: XmlNode, raw: str, base: RunStyle) -> None:
         """Add a node that is not text. `raw` is the XML that is written for this node."""
         inner = main_style(node.children) if node.name in CONTAINERS else None
         if inner:  # the node contains text, as a link does, so it is an element
-            self.read(base.end + node.opening + inner.start, ConstructKind.START, node.name)
+            self.read(base.end + node.opening + inner.start, "start", node.name)
             self.add(node.children, inner)
-            self.read(inner.end + node.closing + base.start, ConstructKind.END, node.name)
+            self.read(inner.end + node.closing + base.start, "end", node.name)
         elif node.name in BREAKS and self.innermost is self.root:  # the break separates two texts
             self.finish()
             self.parts.append(raw)
         elif raw and node.name not in DROPPED:
             if node.name in BREAKS:  # a break inside of an element, such as a link, is a space in the text
                 self.write("", " ")
-            self.copy(base.end + raw + base.start, text_of_runs(raw) if node.name in FIELDS else "")
+            text = unescape("".join(RUN_TEXT.findall(raw))) if node.name in FIELDS else ""
+            self.copy(base.end + raw + base.start, text)
 
     def finish(self) -> None:
         """End the segment. The copied parts before and after the segment are written within runs."""
         n_parts = len(self.parts)
         super().finish()
         # The parser has added either the segment between two parts that are copied, or only one part that is copied.
-        before, *rest = self.parts[n_parts:]
-        if not rest:
-            self.parts[n_parts:] = [self.written(str(before), "", "")]
-            return
-        segment, after = rest
-        assert isinstance(segment, Segment)
-        segment.finish = partial(self.written, str(before), str(after))
-        self.parts[n_parts:] = [segment]
+        match self.parts[n_parts:]:
+            case [str(before), Segment() as segment, str(after)]:
+                segment.finish = partial(self.written, before, after)
+                self.parts[n_parts:] = [segment]
+            case [str(copied)]:
+                self.parts[n_parts:] = [self.written(copied, "", "")]
 
     def written(self, before: str, after: str, text: str) -> str:
         """Return XML that consists of runs in the base style: `before`, `text` with its tags, and `after`.

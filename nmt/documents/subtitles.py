@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 from functools import partial
 
-from nmt.documents.html import Construct, ConstructKind, constructs, escape_html, parse_constructs
+from nmt.documents.html import Construct, constructs, escape_html, parse_constructs
 from nmt.documents.markup import Format, Part, has_segment, parts_of_text
 from nmt.text.words import UNSPACED_CHARACTER, UNSPACED_SCRIPTS
 
@@ -16,10 +16,10 @@ TIME = r"(?:\d+:)?\d+:\d\d[,.]\d+"
 TIMES = re.compile(rf"[ \t]*{TIME}[ \t]+-->[ \t]+{TIME}[^\r\n]*")
 BEGINS_WITH_TIME = re.compile(r"\s*\d+:\d\d:\d\d[,.]\d+")
 CUE = re.compile(rf"^{TIMES.pattern}\r?\n(?P<text>(?:[^\r\n]*\S[^\r\n]*(?:\r?\n|\Z))+)", re.MULTILINE)
-SPEAKER = re.compile(r"\n(?=\s*(?:<[^<>]*>)*[-–—])")  # each line that begins with a dash has a new speaker
+SPEAKER = re.compile(r"(\r?\n)(?=\s*(?:<[^<>]*>)*[-–—])")  # each line that begins with a dash has a new speaker
 POSITION_AND_DASH = re.compile(r"(?:\{[^}]*\})*(?:[-–—]\s*)?")
 TIME_OR_FORMAT = re.compile(r"(<[\d:.]+>|\{\\[^{}]*\})")  # a time inside of a cue, or a format such as {\i1}
-UNSPACED_BREAK = re.compile(rf"(?<={UNSPACED_CHARACTER})\n(?={UNSPACED_CHARACTER})")
+UNSPACED_BREAK = re.compile(rf"(?<={UNSPACED_CHARACTER})\r?\n(?={UNSPACED_CHARACTER})")
 # A unit that stays on one line: a word, or a character of an unspaced script with the punctuation marks after it. Tags
 # and white space before a word or character belong to the same unit.
 UNBROKEN = re.compile(rf"\s*(?:<[^<>]*>)*(?:{UNSPACED_CHARACTER}[^\w\s<&]*|(?:[^\s<{UNSPACED_SCRIPTS}]|</[^<>]*>)+|<|)")
@@ -33,7 +33,7 @@ def parse_subtitles(text: str) -> list[Part]:
     """Return the parts of a subtitle file. Raises ValueError if the file has no cues or malformed times."""
     for number, line in enumerate(text.split("\n"), 1):
         is_time = "-->" in line or BEGINS_WITH_TIME.match(line)
-        if is_time and not TIMES.fullmatch(line.rstrip("\r")):
+        if is_time and not TIMES.match(line):
             raise ValueError(f"line {number} has no times: {line.strip():.60}")
     replacements = [(cue.span("text"), parts_of_cue(cue["text"])) for cue in CUE.finditer(text)]
     if not replacements and text.strip():
@@ -46,19 +46,15 @@ def parts_of_cue(text: str) -> list[Part]:
     parts: list[Part] = []
     line_end = "\r\n" if "\r\n" in text else "\n"
     content = text.rstrip("\r\n")
-    for lines in SPEAKER.split(content.replace(line_end, "\n")):
-        if parts:
-            parts.append(line_end)
+    # The list contains the lines of each speaker, and line ends between speakers, which are copied.
+    for lines in SPEAKER.split(content):
         start = POSITION_AND_DASH.match(lines)[0]  # type: ignore[index]
-        # Join the lines with spaces, except between two characters of unspaced scripts.
-        joined = UNSPACED_BREAK.sub("", lines[len(start) :]).replace("\n", " ")
-        widths = [len(ANY_TAG.sub("", line)) for line in lines.split("\n")]
+        # The parser joins the lines with spaces, but there are no spaces between characters of unspaced scripts.
+        joined = UNSPACED_BREAK.sub("", lines[len(start) :])
+        widths = [len(ANY_TAG.sub("", line)) for line in lines.split(line_end)]
         finish = partial(broken, n_lines=len(widths), width=max(MAX_LINE, *widths), line_end=line_end)
         speaker_parts = parse_constructs(constructs_with_marks(joined), finish)
-        if has_segment(speaker_parts):
-            parts += [start, *speaker_parts]
-        else:
-            parts.append(lines.replace("\n", line_end))
+        parts += [start, *speaker_parts] if has_segment(speaker_parts) else [lines]
     return [*parts, text[len(content) :]]
 
 
@@ -68,7 +64,7 @@ def constructs_with_marks(text: str) -> Iterator[Construct]:
         if i % 2 == 0:
             yield from constructs(piece)
         else:
-            yield Construct(piece, ConstructKind.EMPTY)
+            yield Construct(piece, "empty")
 
 
 def broken(text: str, *, n_lines: int, width: int, line_end: str) -> str:

@@ -6,10 +6,10 @@ to write, because they would write the whole file anew, with other line breaks a
 
 import json
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from nmt.documents.html import BLOCK, VOID, ConstructKind, Parser, constructs
+from nmt.documents.html import BLOCK, VOID, Parser, constructs
 from nmt.documents.markup import Format, Part, Segment, has_segment, parts_of_text
 from nmt.errors import InputError
 
@@ -17,7 +17,7 @@ from nmt.errors import InputError
 ADDRESS_OR_BRANCHES = re.compile(r"\s*\w+://\S+\s*|.*\{\s*\w+\s*,\s*(?:plural|select|selectordinal)\s*,.*", re.DOTALL)
 JSON_STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
 JSON_KEY_END = re.compile(r"\s*:")
-PO_STRING = r'"(?:[^"\\\r\n]|\\[^\r\n])*"'
+PO_STRING = r'"(?:[^"\\\r\n]|\\[^\r\n0-9x])*"'  # escapes of bytes by numbers are not supported
 PO_LINE = re.compile(
     rf"""[ \t]*(?:(?P<comment>\#[^\n]*)?
     | (?P<name>domain|msgctxt|msgid|msgid_plural|msgstr(?:\[\d+\])?)[ \t]*
@@ -27,9 +27,10 @@ PO_LINE = re.compile(
 )
 PO_FUZZY = re.compile(r"#[,=](?:.*[\s,])?fuzzy(?![^\s,])")  # since version 0.23, gettext also writes flags after #=
 PO_ESCAPES = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v", '"': '"', "\\": "\\"}
-PO_ESCAPE = re.compile(r"\\(?:x([0-9a-fA-F]{1,2})|([0-7]{1,3})|(.))")
+PO_ESCAPE = re.compile(r"\\(.)")
 PO_ESCAPED = str.maketrans({character: f"\\{name}" for name, character in PO_ESCAPES.items()})
-PO_CHARSET = re.compile(r"charset=([\w-]+)")
+# An encoding that is neither UTF-8 nor ASCII. Templates have the word CHARSET in place of an encoding.
+PO_OTHER_CHARSET = re.compile(r"charset=(?!(?:utf-?8|(?:us-)?ascii|charset)(?![\w-]))[\w-]", re.IGNORECASE)
 TAG_START = re.compile(r"</?[^\s/>]+")
 HTML_NAMES = BLOCK | VOID  # names of tags that are read as tags even without a partner
 
@@ -61,9 +62,9 @@ def read_string(parser: Parser, text: str, escape: Callable[[str], str] = str) -
             parser.finish()
         for raw, kind, name in constructs(line):
             # A tag whose name is not in `HTML_NAMES` is text if the tag has no partner.
-            partner = f"<{name}" if kind is ConstructKind.END else f"</{name}"
+            partner = f"<{name}" if kind == "end" else f"</{name}"
             is_no_tag = name and name not in HTML_NAMES and partner not in tags
-            if parser.kept or not (kind is ConstructKind.TEXT or is_no_tag):
+            if parser.kept or not (kind == "text" or is_no_tag):
                 parser.read(escape(raw), kind, name)
             else:
                 parser.write(escape(raw), raw)
@@ -72,19 +73,17 @@ def read_string(parser: Parser, text: str, escape: Callable[[str], str] = str) -
 def parse_csv(text: str, column: str, title: object = "") -> list[Part]:
     """Return the parts of a CSV file (RFC 4180). The segments are the fields of one column.
 
-    `column` is the name of the column in the first row. If the first row has no names, `column` is the number of the
-    column, from 1. `title` is the name of the file. Raises InputError if there is no such column, and ValueError if the
-    file is damaged.
+    The first row has the names of the columns. `title` is the name of the file. Raises InputError if no column is named
+    `column`, and ValueError if the file is damaged.
     """
     replacements = []
-    names: list[str] = []  # the fields of the first row, which usually are the names of the columns
-    index = 0  # the index of `column`
-    for row in csv_rows(text):
-        if not names:
-            names = [match["value"].strip('"') for match in row]
-            index = column_index(names, column, title)
-            if column in names:  # otherwise, the first row has no names, so it is translated
-                continue
+    rows = csv_rows(text)
+    names = [match["value"].strip('"') for match in next(rows, [])]
+    if column not in names:
+        hint = "--column NAME; the first row of the file must have the names of the columns"
+        raise InputError(f"which column of {title}? There are {names!r:.200}", hint=hint)
+    index = names.index(column)
+    for row in rows:
         if len(row) != len(names):
             raise ValueError(f"line {line_number(text, row[0].start())} has {len(row)} fields instead of {len(names)}")
         value = row[index]["value"]
@@ -101,17 +100,6 @@ def escape_csv(text: str) -> str:
     return text.replace('"', '""')
 
 
-def column_index(names: Sequence[str], column: str, title: object) -> int:
-    """Return the index of a column, given by its name or its number. Raises InputError if there is no such column."""
-    if column in names:
-        return names.index(column)
-    numbers = [str(number) for number in range(1, len(names) + 1)]
-    if column in numbers:
-        return numbers.index(column)
-    hint = "--column NAME, or the number of a column if the first row has no names"
-    raise InputError(f"which column of {title}? There are {names!r:.200}", hint=hint)
-
-
 def csv_rows(text: str) -> Iterator[list[re.Match[str]]]:
     """Yield the fields of each row that is not empty.
 
@@ -120,12 +108,11 @@ def csv_rows(text: str) -> Iterator[list[re.Match[str]]]:
     delimiter = max(",;\t", key=text.partition("\n")[0].count)
     field = re.compile(rf'(?P<value>"[^"]*(?:""[^"]*)*"|(?!")[^{delimiter}\r\n]*)(?P<end>{delimiter}|\r?\n|\Z)')
     row: list[re.Match[str]] = []
-    position = 1 if text.startswith("\ufeff") else 0  # skip a BOM
+    position = int(text.startswith("\ufeff"))  # skip a BOM
     while position < len(text) or row:
         match = field.match(text, position)
         if not match:
-            number = line_number(text, position)
-            raise ValueError(f"line {number} has a quote at a wrong place, or without its partner")
+            raise ValueError(f"line {line_number(text, position)} has a quote at a wrong place, or without its partner")
         row.append(match)
         position = match.end()
         if match["end"] != delimiter:  # the row ends
@@ -143,8 +130,7 @@ def parse_json_strings(text: str) -> list[Part]:
             continue
         value_parts = parts_of_string(json.loads(match[0], strict=False), escape_json)
         if has_segment(value_parts):
-            inside_quotes = (match.start() + 1, match.end() - 1)
-            replacements.append((inside_quotes, value_parts))
+            replacements.append((match.span(), ['"', *value_parts, '"']))
     return parts_of_text(text, replacements)
 
 
@@ -157,13 +143,13 @@ def escape_json(text: str) -> str:
 class PoMessage:
     """A message of a PO file."""
 
-    values: list[re.Match[str]] = field(default_factory=list)  # matches of `PO_LINE` with a name, such as msgid
+    values: dict[str, re.Match[str]] = field(default_factory=dict)  # the matches of `PO_LINE` by names such as msgid
     is_fuzzy: bool = False  # whether the comments before the message have the flag "fuzzy"
 
     @property
     def is_complete(self) -> bool:
         """Whether the message has a msgstr. After a msgstr, a message can only have further plural forms."""
-        return bool(self.values) and self.values[-1]["name"].startswith("msgstr")
+        return any(name.startswith("msgstr") for name in self.values)
 
 
 def parse_po(text: str) -> list[Part]:
@@ -174,13 +160,13 @@ def parse_po(text: str) -> list[Part]:
     """
     replacements = []
     for message in po_messages(text):
-        texts = {value["name"]: po_text(value["value"]) for value in message.values}
+        texts = {name: po_text(value["value"]) for name, value in message.values.items()}
         # The message with an empty msgid contains the header of the file.
         if not texts["msgid"]:
-            check_charset(texts.get("msgstr", ""))
+            if PO_OTHER_CHARSET.search(texts.get("msgstr", "")):
+                raise ValueError("its header names another encoding than UTF-8; msgconv -t UTF-8 converts it")
             continue
-        for value in message.values:
-            name = value["name"]
+        for name, value in message.values.items():
             is_finished = texts[name] and not message.is_fuzzy
             if is_finished or not name.startswith("msgstr"):
                 continue  # this value is copied with the text around it
@@ -191,14 +177,6 @@ def parse_po(text: str) -> list[Part]:
     return parts_of_text(text, replacements)
 
 
-def check_charset(header: str) -> None:
-    """Raise ValueError if the header of a PO file names an encoding that is neither UTF-8 nor ASCII."""
-    charset = PO_CHARSET.search(header)
-    # Templates have the word CHARSET in place of an encoding.
-    if charset and charset[1].lower() not in ("utf-8", "utf8", "ascii", "us-ascii", "charset"):
-        raise ValueError("its header names another encoding than UTF-8; msgconv -t UTF-8 converts it")
-
-
 def po_messages(text: str) -> list[PoMessage]:
     """Return the messages of a PO file that are in use. A message ends with its last msgstr.
 
@@ -206,7 +184,7 @@ def po_messages(text: str) -> list[PoMessage]:
     begin with `#~`.
     """
     messages = [PoMessage()]
-    position = 1 if text.startswith("\ufeff") else 0  # skip a BOM
+    position = int(text.startswith("\ufeff"))  # skip a BOM
 
     # 1. Read line by line. A value with all of its strings counts as one line.
     while position < len(text):
@@ -215,32 +193,25 @@ def po_messages(text: str) -> list[PoMessage]:
             raise ValueError(f"line {line_number(text, position)} is no comment, name or string")
         position = line.end()
         name, comment = line["name"] or "", line["comment"] or ""
-        if name == "domain" or comment.startswith("#~"):
-            messages.append(PoMessage())  # the comments so far do not belong to the next message
-            continue
-        # After a msgstr, only further plural forms belong to the same message.
-        if messages[-1].is_complete and (comment or name) and not name.startswith("msgstr["):
+        is_separate = name == "domain" or comment.startswith("#~")  # then comments before it belong to no message
+        is_next = messages[-1].is_complete and (comment or name) and not name.startswith("msgstr[")
+        if is_separate or is_next:
             messages.append(PoMessage())
         if PO_FUZZY.match(comment):
             messages[-1].is_fuzzy = True
-        if name:
-            messages[-1].values.append(line)
+        if name in messages[-1].values:
+            raise ValueError(f"line {line_number(text, line.start('name'))} repeats {name} of the message")
+        if name and not is_separate:
+            messages[-1].values[name] = line
 
-    # 2. Leave out messages without values. They arise from lines of obsolete messages, from domains, and from comments
-    # at the end of the file. Check all other messages.
+    # 2. Leave out messages without values. Such messages arise from lines of obsolete messages, from domains, and from
+    # comments at the end of the file. Check all other messages.
     messages = [message for message in messages if message.values]
-    if not messages and text.strip():
-        raise ValueError("it has no msgid")
     for message in messages:
-        names = [value["name"] for value in message.values]
-        fault = ""
-        if names.count("msgid") != 1 or not message.is_complete:
-            fault = "needs one msgid and a msgstr"
-        elif len(set(names)) < len(names):
-            fault = "has two values of the same name"
-        if fault:
-            number = line_number(text, message.values[0].start("name"))
-            raise ValueError(f"the message at line {number} {fault}")
+        if "msgid" not in message.values or not message.is_complete:
+            first, *_ = message.values.values()
+            number = line_number(text, first.start("name"))
+            raise ValueError(f"the message at line {number} needs a msgid and a msgstr")
     return messages
 
 
@@ -250,19 +221,9 @@ def escape_po(text: str) -> str:
 
 
 def po_text(value: str) -> str:
-    """Return the text of a value. The value has escapes as in C, where a number stands for a byte of UTF-8."""
-
-    def character(escape: re.Match[str]) -> str:
-        hexadecimal, octal, name = escape.groups()
-        if name:
-            return PO_ESCAPES.get(name, name)
-        code = int(hexadecimal, 16) if hexadecimal else int(octal, 8)
-        return chr(code & 255)
-
+    """Return the text of a value, which consists of strings with escapes as in C."""
     joined = "".join(string[1:-1] for string in re.findall(PO_STRING, value))
-    # Convert the text so that each byte of UTF-8 is one character, replace the escapes, and convert the text back.
-    as_bytes = joined.encode().decode("latin-1")
-    return PO_ESCAPE.sub(character, as_bytes).encode("latin-1").decode(errors="replace")
+    return PO_ESCAPE.sub(lambda escape: PO_ESCAPES.get(escape[1], escape[1]), joined)
 
 
 def line_number(text: str, position: int) -> int:

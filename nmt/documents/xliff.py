@@ -14,13 +14,13 @@ from nmt.documents.xml import XmlNode, read_xml
 
 AROUND = ("g", "mrk", "pc")  # inline elements that contain text; other inline elements contain code, or nothing
 # Inline elements that come in pairs: one element of a pair is the opening tag (START), the other the closing tag (END).
-PAIRED = {
-    "bpt": ConstructKind.START,
-    "bx": ConstructKind.START,
-    "sc": ConstructKind.START,
-    "ec": ConstructKind.END,
-    "ept": ConstructKind.END,
-    "ex": ConstructKind.END,
+PAIRED: dict[str, ConstructKind] = {
+    "bpt": "start",
+    "bx": "start",
+    "sc": "start",
+    "ec": "end",
+    "ept": "end",
+    "ex": "end",
 }
 VERSION = re.compile(r"""\sversion\s*=\s*["'][12]\.""")
 PROTECTED = re.compile(r"""\s(?:translate\s*=\s*["']no|mtype\s*=\s*["']protected)\b""")
@@ -29,22 +29,17 @@ KEY = re.compile(r"""\s(id|rid|startRef)\s*=\s*["']([^"']*)""")
 CDATA = "<![CDATA["
 
 
-def local_name(node: XmlNode) -> str:
-    """Return the name of a node without the namespace prefix."""
-    return node.name.rpartition(":")[2]
-
-
 def parse_xliff(text: str) -> list[Part]:
     """Return the parts of an XLIFF file. Raises ValueError if the file is damaged, or is no XLIFF."""
     document = read_xml(text)
-    if not any(local_name(node) == "xliff" and VERSION.search(node.opening) for node in document.children):
+    if not any(node.local_name == "xliff" and VERSION.search(node.opening) for node in document.children):
         raise ValueError("it is no XLIFF of version 1 or 2")
     parts: list[Part] = []
 
     def visit(node: XmlNode) -> None:
         if node.name and PROTECTED.search(node.opening):  # copy the node with its content
             parts.append(node.raw)
-        elif local_name(node) in ("trans-unit", "segment"):
+        elif node.local_name in ("trans-unit", "segment"):
             parts.extend(parts_of_unit(node))
         else:
             parts.append(node.opening)
@@ -61,17 +56,17 @@ def parts_of_unit(unit: XmlNode) -> list[Part]:
 
     If the unit has no target, a target is added after the source. If the target is finished, the unit is copied.
     """
-    children = {local_name(child): child for child in unit.children}
+    children = {child.local_name: child for child in unit.children}
     source, target = children.get("source"), children.get("target")
     if source is None:
         raise ValueError(f"there is no source in {unit.opening:.60}")
     if target is None:
-        target = XmlNode(source.name.removesuffix("source") + "target")
+        name = source.name.removesuffix("source") + "target"
+        target = XmlNode(name, f"<{name}>")
         # In version 1, a segmented source (`seg-source`) can follow the source.
         source_end = unit.children.index(children.get("seg-source", source)) + 1
         unit.children.insert(source_end, target)
-    has_text = any(child.raw.strip() for child in target.children)
-    if has_text and not UNFINISHED.search(unit.opening + target.opening):
+    if target.content.strip() and not UNFINISHED.search(unit.opening + target.opening):
         return [unit.raw]
 
     # Replace the content of the target by the parts of the source, which will be translated.
@@ -81,8 +76,7 @@ def parts_of_unit(unit: XmlNode) -> list[Part]:
     parts: list[Part] = [unit.opening]
     for child in unit.children:
         if child is target:  # the file may write the target as an empty element, `<target/>`
-            opening = (target.opening or f"<{target.name}").rstrip("/> \t\r\n")
-            parts += [f"{opening}>", *parser.parts, f"</{target.name}>"]
+            parts += [target.opening.rstrip("/> \t\r\n"), ">", *parser.parts, f"</{target.name}>"]
         else:
             parts.append(child.raw)
     return [*parts, unit.closing]
@@ -91,20 +85,19 @@ def parts_of_unit(unit: XmlNode) -> list[Part]:
 def read_inline(parser: Parser, nodes: list[XmlNode]) -> None:
     """Let a parser read the text and the inline elements of a source. A pair of codes (`PAIRED`) is one element."""
     for node in nodes:
-        name, raw = local_name(node), node.opening
+        name, raw = node.local_name, node.opening
         if raw.startswith(CDATA):
             read_string(parser, raw.removeprefix(CDATA).removesuffix("]]>"), escape_html)
         elif not raw.startswith("<"):  # the node is text
             read_string(parser, unescape(raw), escape_html)
         elif name in AROUND and node.closing:
-            kind = ConstructKind.VERBATIM if PROTECTED.search(raw) else ConstructKind.START
-            parser.read(raw, kind, f"{name} ")
+            parser.read(raw, "verbatim" if PROTECTED.search(raw) else "start", f"{name} ")
             read_inline(parser, node.children)
-            parser.read(node.closing, ConstructKind.END, f"{name} ")
+            parser.read(node.closing, "end", f"{name} ")
         elif name in PAIRED or parser.kept:
             # Several attributes can identify the pair. `startRef` is preferred to `rid`, and `rid` to `id`.
             _, key = max(KEY.findall(raw), default=("", ""))
-            parser.read(node.raw, PAIRED.get(name, ConstructKind.EMPTY), f"code {key}")
+            parser.read(node.raw, PAIRED.get(name, "empty"), f"code {key}")
         else:  # the node is a code or a comment
             parser.copy(node.raw)
 

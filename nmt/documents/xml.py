@@ -22,9 +22,19 @@ class XmlNode:
     closing: str = ""  # the closing tag as the source writes it
 
     @property
+    def local_name(self) -> str:
+        """The name without the namespace prefix."""
+        return self.name.rpartition(":")[2]
+
+    @property
+    def content(self) -> str:
+        """The content between the tags, as the source writes it."""
+        return "".join(child.raw for child in self.children)
+
+    @property
     def raw(self) -> str:
         """The node with its content, as the source writes it."""
-        return self.opening + "".join(child.raw for child in self.children) + self.closing
+        return self.opening + self.content + self.closing
 
 
 def read_xml(text: str) -> XmlNode:

@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from string import ascii_uppercase
 
 from sacrebleu.metrics.chrf import CHRF
@@ -39,22 +40,12 @@ class ComparedLine:
 
 
 @dataclass(frozen=True)
-class Wins:
-    """The numbers of lines on which a system has a higher, an equal and a lower sentence chrF than the baseline."""
-
-    n_better: int
-    n_equal: int
-    n_worse: int
-
-
-@dataclass(frozen=True)
 class LineGroup:
     """A group of lines of the test set, and the scores of every system on these lines."""
 
     name: str
     n_lines: int
     bleu: list[float]  # BLEU of each system, 0-100
-    wins: list[Wins]  # one item for each system except the baseline
 
 
 @dataclass(frozen=True)
@@ -116,38 +107,24 @@ def by_length(lines: Sequence[ComparedLine], test_set: EvaluationSet) -> list[Li
     """Group the lines by the length of the source. If the sources are unknown, use the length of the reference."""
     members: dict[str, list[ComparedLine]] = {name: [] for name in GROUPS}
     for line in lines:
-        text = line.reference if test_set.sources is None else line.source
-        members[group_name(n_words(text))].append(line)
+        length = n_words(line.reference if test_set.sources is None else line.source)
+        name = next(name for name, longest in GROUPS.items() if length <= longest)
+        members[name].append(line)
     return [group_of(name, group, test_set) for name, group in members.items() if group]
 
 
-def group_name(length: int) -> str:
-    return next(name for name, longest in GROUPS.items() if length <= longest)
-
-
 def group_of(name: str, lines: Sequence[ComparedLine], test_set: EvaluationSet) -> LineGroup:
-    """Score all systems on the given lines, and compare each system with the baseline line by line."""
+    """Score all systems on the given lines by BLEU."""
     references = [lines_of(side, lines) for side in test_set.references]
     bleu = []
-    wins = []
-    for system in range(len(lines[0].translations)):
-        hypotheses = [line.translations[system] for line in lines]
-        (bleu_of_system,) = score(hypotheses, references, ("bleu",), **asdict(test_set.settings))
-        bleu.append(bleu_of_system.value)
-        if system > 0:  # system 0 is the baseline
-            wins.append(count_wins(lines, system))
-    return LineGroup(name, len(lines), bleu, wins)
+    for hypotheses in zip(*(line.translations for line in lines), strict=True):
+        (score_of_system,) = score(hypotheses, references, ("bleu",), **asdict(test_set.settings))
+        bleu.append(score_of_system.value)
+    return LineGroup(name, len(lines), bleu)
 
 
 def lines_of(side: Sequence[str], lines: Sequence[ComparedLine]) -> list[str]:
     return [side[line.number - 1] for line in lines]
-
-
-def count_wins(lines: Sequence[ComparedLine], system: int) -> Wins:
-    gains = [gain(line, system) for line in lines]
-    n_better = sum(x > 0 for x in gains)
-    n_worse = sum(x < 0 for x in gains)
-    return Wins(n_better, len(gains) - n_better - n_worse, n_worse)
 
 
 def gain(line: ComparedLine, system: int) -> float:
@@ -161,11 +138,12 @@ def most_differing(lines: Sequence[ComparedLine], system: int) -> dict[str, list
     "better" has up to `N_DIFFERING` lines on which the system is furthest above the baseline. "worse" has up to
     `N_DIFFERING` lines on which the system is furthest below the baseline.
     """
-    better = [line for line in lines if gain(line, system) > 0]
-    better.sort(key=lambda line: gain(line, system), reverse=True)
-    worse = [line for line in lines if gain(line, system) < 0]
-    worse.sort(key=lambda line: gain(line, system))
-    return {"better": better[:N_DIFFERING], "worse": worse[:N_DIFFERING]}
+    gain_of = partial(gain, system=system)
+    best_first = sorted(lines, key=gain_of, reverse=True)
+    worst_first = sorted(lines, key=gain_of)
+    better = [line for line in best_first[:N_DIFFERING] if gain_of(line) > 0]
+    worse = [line for line in worst_first[:N_DIFFERING] if gain_of(line) < 0]
+    return {"better": better, "worse": worse}
 
 
 def as_page(comparison: Comparison) -> str:

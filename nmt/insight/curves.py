@@ -11,9 +11,9 @@ from nmt.run.directory import RunDirectory, json_lines
 
 MAX_POINTS = 1000  # maximum number of points of a curve; if a run has more steps, each point covers several steps
 # These metrics are averaged over the steps that a point covers. The weight of a step is its number of target tokens.
-MEANS = ("loss", "nll", "lr", "grad_norm")
+MEANS = ("loss", "lr", "grad_norm")
 # The curves are computed from the values of these keys in the lines of metrics.jsonl that describe a step.
-COLUMNS = ("step", "elapsed_s", "n_tokens", "n_real", "n_positions", *MEANS)
+COLUMNS = ("step", "elapsed_s", "n_tokens", *MEANS)
 CHARTS = {  # key: metric; value: title and unit of the metric's chart
     "loss": ("Training loss", "nats per piece, smoothed"),
     "dev_loss": ("Dev loss", "nats per piece, smoothed"),
@@ -23,13 +23,12 @@ CHARTS = {  # key: metric; value: title and unit of the metric's chart
     "lr": ("Learning rate", ""),
     "grad_norm": ("Gradient norm", "before clipping"),
     "tokens_per_s": ("Speed", "target pieces a second"),
-    "non_padding": ("Non-padding share", "of all positions"),
 }
 
 
 def read_figures(run: RunDirectory) -> tuple[dict[str, list[float]], list[dict[str, Any]]]:
     """Return the curves of a run (see `curves_of`), and the lines of metrics.jsonl that describe validations."""
-    # The values of `COLUMNS` of each step, unless a value is missing. An array takes 72 bytes per step. A list
+    # The values of `COLUMNS` of each step, unless a value is missing. An array takes 48 bytes per step. A list
     # would take much more.
     rows = array("d")
     validations = []
@@ -51,30 +50,24 @@ def curves_of(rows: NDArray[np.float64]) -> dict[str, list[float]]:
     A curve is a list with one value per point; the curve "step" is the x axis. There are at most `MAX_POINTS` points.
     All points cover the same number of steps, except that the last point may cover fewer.
     """
-    columns = dict(zip(COLUMNS, rows.T, strict=True))
+    steps, elapsed_s, n_tokens, *_ = rows.T
     # 1. Find the first and the last step that each point covers.
     steps_per_point = max(math.ceil(len(rows) / MAX_POINTS), 1)
     firsts = np.arange(0, len(rows), steps_per_point)
-    ends = np.minimum(firsts + steps_per_point, len(rows))
-    lasts = ends - 1
-    steps = columns["step"][lasts].astype(int)
-    elapsed_s = columns["elapsed_s"][lasts]
-    curves = {"step": steps.tolist(), "elapsed_s": elapsed_s.tolist()}
+    lasts = np.minimum(firsts + steps_per_point, len(rows)) - 1
 
     # 2. Average the metrics in `MEANS` over the target tokens of each point.
-    n_tokens = np.add.reduceat(columns["n_tokens"], firsts)
-    for name in MEANS:
-        weighted = columns[name] * columns["n_tokens"]
-        sums = np.add.reduceat(weighted, firsts)
-        curves[name] = (sums / np.maximum(n_tokens, 1)).tolist()
+    n_tokens_of_point = np.add.reduceat(n_tokens, firsts)
+    weighted = rows[:, -len(MEANS) :] * n_tokens[:, None]
+    means = np.add.reduceat(weighted, firsts) / np.maximum(n_tokens_of_point, 1)[:, None]
+    curves = dict(zip(MEANS, means.T.tolist(), strict=True))
 
-    # 3. Compute ratios of two sums over the steps of each point.
-    n_real = np.add.reduceat(columns["n_real"], firsts)
-    n_positions = np.add.reduceat(columns["n_positions"], firsts)
-    curves["non_padding"] = (n_real / np.maximum(n_positions, 1)).tolist()
-    seconds = np.diff(elapsed_s, prepend=0.0)
-    seconds[seconds <= 0] = math.nan  # if the clock did not advance, the speed is unknown
-    curves["tokens_per_s"] = (n_tokens / seconds).tolist()
+    # 3. Compute the speed. If the clock did not advance, the speed is unknown.
+    seconds = np.diff(elapsed_s[lasts], prepend=0.0)
+    seconds[seconds <= 0] = math.nan
+    curves["tokens_per_s"] = (n_tokens_of_point / seconds).tolist()
+    curves["step"] = steps[lasts].astype(int).tolist()
+    curves["elapsed_s"] = elapsed_s[lasts].tolist()
     return curves
 
 

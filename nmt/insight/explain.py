@@ -20,7 +20,6 @@ from nmt.config import ModelSettings
 from nmt.decode.options import Hypothesis, SearchOptions
 from nmt.decode.search import TraceStep, search
 from nmt.errors import InputError, ModelError
-from nmt.evaluate import bleu_tokenizer, sentence_bleu
 from nmt.insight import pages
 from nmt.insight.heads import HeadSummary, attention_summary, single_model
 from nmt.insight.search_tree import SearchNode, search_tree, with_paths
@@ -80,7 +79,6 @@ class Reference:
     tokens: list[Token]  # the last token is EOS
     log_prob: float  # sum of the log-probabilities of `tokens`, in nats
     first_difference: int | None  # index of the first token that differs from greedy search; None if no token differs
-    bleu: float  # sentence BLEU of the translation against this reference, 0-100
 
 
 @dataclass(frozen=True)
@@ -192,7 +190,7 @@ def explain(
         heads = attention_summary(translator, [(text, translations[0].text)])
 
         # 3. Score the reference, and compare the translation with the reference.
-        scored = None if reference is None else sentence.reference(reference, translations[0], greedy)
+        scored = None if reference is None else sentence.reference(reference, greedy)
         greedy_text = sentence.translated(greedy)
         one_pass = sentence.one_pass(len(best))
         padding_mask = sentence.padding_mask()
@@ -319,16 +317,11 @@ class Sentence:
         pieces = self.tokenizer.pieces(tokens)
         described_tokens = []
         for t, token in enumerate(tokens):
-            alternatives = self.choices(best.indices[t], best.values[t])
+            likely = best.indices[t].tolist()
+            alternatives = list(map(Choice, self.tokenizer.pieces(likely), likely, best.values[t].tolist()))
             log_prob = token_log_probs[t].item()
-            rank = int(ranks[t])
-            described_tokens.append(Token(pieces[t], token, log_prob, rank, alternatives))
+            described_tokens.append(Token(pieces[t], token, log_prob, int(ranks[t]), alternatives))
         return described_tokens
-
-    def choices(self, token_ids: Tensor, log_probs: Tensor) -> list[Choice]:
-        tokens = token_ids.tolist()
-        pieces = self.tokenizer.pieces(tokens)
-        return list(map(Choice, pieces, tokens, log_probs.tolist()))
 
     def scored(self, tokens: Sequence[int]) -> list[Token]:
         """Score the tokens of a hypothesis by teacher forcing. The hypothesis must end in EOS."""
@@ -350,14 +343,12 @@ class Sentence:
         best = log_probs.argmax(1).tolist()
         return OnePass(self.text_of(best), self.tokens(best, log_probs))
 
-    def reference(self, text: str, translation: Translated, greedy: Hypothesis) -> Reference:
-        """Score the reference, compare the greedy hypothesis with it, and compute BLEU of the translation."""
+    def reference(self, text: str, greedy: Hypothesis) -> Reference:
+        """Score the reference, and compare the greedy hypothesis with it."""
         tokens = self.tokens_of(text)
         scored_tokens = self.scored(tokens)
         log_prob = math.fsum(token.log_prob for token in scored_tokens)
-        tokenize = bleu_tokenizer(self.translator.target_language, [[text]])
-        bleu = sentence_bleu(translation.text, text, tokenize=tokenize)
-        return Reference(text, scored_tokens, log_prob, first_difference(tokens, greedy.tokens), bleu)
+        return Reference(text, scored_tokens, log_prob, first_difference(tokens, greedy.tokens))
 
     def padding_mask(self) -> list[bool]:
         """Append `N_PADDING` PADs to the source. Return the padding mask: True where attention is allowed.
@@ -382,9 +373,10 @@ def as_page(explanation: Explanation) -> str:
     """Return a self-contained HTML page. For each stage, the page has only the first `MAX_COLUMNS` hidden units."""
     stages = []
     for stage in explanation.stages:
-        narrow = replace(stage, values=stage.values[:, :MAX_COLUMNS])
-        has_units = stage.axes[-1] in "DdF"
-        stages.append(narrow if has_units else stage)
+        # The columns of these axes are hidden units.
+        if stage.axes[-1] in "DdF":
+            stage = replace(stage, values=stage.values[:, :MAX_COLUMNS])
+        stages.append(stage)
     attention = explanation.attention._asdict()
     data = {**vars(explanation), "stages": stages, "attention": attention, "code": excerpts()}
     title = f"{explanation.source} – nmt explain"

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -19,7 +19,6 @@ from nmt.insight.curves import read_figures
 from nmt.insight.explain import Sentence
 from nmt.insight.heads import HeadSummary, attention_summary
 from nmt.run.directory import RunDirectory
-from nmt.text.tokenizer import Tokenizers
 from nmt.translate.loading import load
 from nmt.translate.translator import Translator
 
@@ -49,7 +48,7 @@ class HeadGrowth:
 
 @dataclass(frozen=True)
 class Growth:
-    """The result of `growth` for one sentence. N snapshots and P words: the distinct pieces of both sides."""
+    """The result of `growth` for one sentence and a run of N snapshots."""
 
     run: str
     model: str  # kind and sizes of the model in one line
@@ -58,11 +57,8 @@ class Growth:
     is_given: bool  # whether the caller gave `reference`; otherwise, the run's model has translated `source`
     source_pieces: list[str]  # the last piece is EOS
     reference_pieces: list[str]  # the last piece is EOS
-    snapshots: list[Snapshot]  # in the order of their steps
+    snapshots: tuple[Snapshot, ...]  # in the order of their steps
     cross: Tensor  # (N, L, H, T, S): cross-attention weights for the reference; L is 0 if the model has no attention
-    words: list[tuple[str, str]]  # P pairs: side ("source" or "target") and piece
-    positions: Tensor  # (N, P, 2): embeddings of `words`, projected on two components; see `principal_components`
-    explained: float  # share of the variance of the embeddings that the two components explain, 0-1
     heads: list[HeadGrowth]
     n_pairs: int  # `heads` are computed from this number of sentence pairs: this sentence and samples of the dev set
     loss: list[tuple[float, float]]  # (step, training loss)
@@ -101,15 +97,11 @@ def growth(
         translator = load(file, device, engine="torch").to(languages)
         looks.append(look(translator, step, reference, pairs))
 
-    # 3. Project the embeddings of all snapshots on the same two principal components.
-    embeddings = torch.stack([snapshot_look.embeddings for snapshot_look in looks])  # (N, P, D)
-    positions, explained = principal_components(embeddings)
-    words = distinct_pieces(final.tokenizers, sentence.source_tokens, target_tokens)
+    # 3. Collect the results of all snapshots, and the curves of the training.
     loss = list(zip(curves["step"], curves["loss"], strict=True))
     figures = [(line["step"], line["dev_loss"], line["dev_bleu"]) for line in validations]
-    snapshots = [snapshot_look.snapshot for snapshot_look in looks]
-    cross = torch.stack([snapshot_look.cross for snapshot_look in looks])
-    heads = heads_along([snapshot_look.heads for snapshot_look in looks])
+    snapshots, cross, summaries = zip(*looks, strict=True)
+    heads = heads_along(summaries)
     reference_pieces = final.tokenizers.target.pieces(target_tokens)
     return Growth(
         run=str(run),
@@ -120,10 +112,7 @@ def growth(
         source_pieces=sentence.source_pieces,
         reference_pieces=reference_pieces,
         snapshots=snapshots,
-        cross=cross,
-        words=words,
-        positions=positions,
-        explained=explained,
+        cross=torch.stack(cross),
         heads=heads,
         n_pairs=len(pairs),
         loss=loss,
@@ -139,53 +128,23 @@ def dev_samples(validations: list[dict[str, Any]]) -> list[tuple[str, str]]:
     return [(source, reference) for source, reference, _ in samples]
 
 
-def distinct_pieces(
-    tokenizers: Tokenizers, source_tokens: Sequence[int], target_tokens: Sequence[int]
-) -> list[tuple[str, str]]:
-    """Return the distinct source pieces, then the distinct target pieces, each as a pair of side and piece.
-
-    The side is `source` or `target`. The pieces of a side are in the order of their first occurrences."""
-    source_pieces = tokenizers.source.pieces(distinct(source_tokens))
-    target_pieces = tokenizers.target.pieces(distinct(target_tokens))
-    sides_and_pieces = [("source", piece) for piece in source_pieces]
-    sides_and_pieces += [("target", piece) for piece in target_pieces]
-    return sides_and_pieces
-
-
-def distinct(tokens: Sequence[int]) -> list[int]:
-    """Return each token once, in the order of the first occurrences."""
-    return list(dict.fromkeys(tokens))
-
-
-class Look(NamedTuple):
-    """The data of one snapshot: translation and scores, attention weights, embeddings, and statistics of the heads."""
-
-    snapshot: Snapshot
-    cross: Tensor  # (L, H, T, S)
-    embeddings: Tensor  # (P, D): one row for each pair of `distinct_pieces`
-    heads: list[HeadSummary]
-
-
-def look(translator: Translator, step: int, reference: str, pairs: Sequence[tuple[str, str]]) -> Look:
+def look(
+    translator: Translator, step: int, reference: str, pairs: Sequence[tuple[str, str]]
+) -> tuple[Snapshot, Tensor, list[HeadSummary]]:
     """Translate the source of the first pair by greedy search, and score `reference` by teacher forcing.
 
-    The statistics of the heads are computed from all pairs.
+    Returns the snapshot's translation and scores, its cross-attention weights (L, H, T, S), and the statistics of its
+    heads. The statistics are computed from all pairs.
     """
     sentence = Sentence(translator, pairs[0][0], GREEDY)
     model = sentence.model
     target = sentence.tokens_of(reference)
     with torch.inference_mode():
         (greedy,), _ = sentence.search(sentence.options)
-        translated = sentence.translated(greedy)
-        reference_tokens = sentence.scored(target)
-        probabilities = [math.exp(token.log_prob) for token in reference_tokens]
-        attention = model.attention(sentence.src, sentence.tgt_in(target))
-        cross = attention.cross[:, 0]
-        source_vectors = model.source_embedding.weight[distinct(sentence.source_tokens)]
-        target_vectors = model.target_embedding.weight[distinct(target)]
-    snapshot = Snapshot(step, translated.text, translated.is_cut, probabilities)
-    embeddings = torch.cat([source_vectors, target_vectors]).float().cpu()
-    return Look(snapshot, cross, embeddings, attention_summary(translator, pairs))
+        probabilities = [math.exp(token.log_prob) for token in sentence.scored(target)]
+        cross = model.attention(sentence.src, sentence.tgt_in(target)).cross[:, 0]
+    snapshot = Snapshot(step, sentence.text_of(greedy.tokens), greedy.is_cut, probabilities)
+    return snapshot, cross, attention_summary(translator, pairs)
 
 
 def heads_along(summaries: Sequence[Sequence[HeadSummary]]) -> list[HeadGrowth]:
@@ -213,22 +172,8 @@ def roles_of(head: HeadSummary) -> dict[str, float]:
     return {"previous": head.previous, "end": head.boundary}
 
 
-def principal_components(x: Tensor) -> tuple[Tensor, float]:
-    """Project the N·P vectors of x (N, P, D) on the first two principal components of all these vectors.
-
-    Returns the projection (N, P, 2), and the share of the variance of x that the projection keeps, 0-1.
-    """
-    centered = x.flatten(0, 1) - x.mean((0, 1))  # (N·P, D)
-    u, s, _ = torch.linalg.svd(centered, full_matrices=False)
-    projected = (u * s)[:, :2]
-    variance = s.square()
-    total = variance.sum().clamp(min=1e-12)
-    explained = variance[:2].sum() / total
-    return projected.unflatten(0, x.shape[:2]), float(explained)
-
-
 def as_page(growths: Sequence[Growth]) -> str:
     """Return a self-contained HTML page about one sentence in one or several runs. `growths` has one item per run."""
-    runs = [{**vars(one), "positions": one.positions.tolist()} for one in growths]
+    runs = [vars(one) for one in growths]
     data = pages.plain(runs, partial(pages.packed, compress=True))
     return pages.page("growth", f"{growths[0].source} – nmt explain --growth", data)

@@ -26,19 +26,13 @@ def read_report(path: Path, evaluation: dict[str, Any] | None = None, page: Path
     run = RunDirectory(path)
     config = run.read_config()
     curves, validations = read_figures(run)
-    # Move the warnings of all validations to one list, because the page lists all warnings together, with their steps.
-    warnings = []
-    for line in validations:
-        warnings += [(line["step"], text) for text in line.pop("warnings", [])]
     growth = None
     if run.growth_file.is_file():
-        folder = (page or run.report_file).parent
-        growth = os.path.relpath(run.growth_file, folder)
+        growth = os.path.relpath(run.growth_file, (page or run.report_file).parent)
     return {
         "name": str(path),
         "curves": curves,
         "validations": validations,
-        "warnings": warnings,
         "settings": config.model_dump(),
         "manifest": run.read_manifest(),
         "evaluation": evaluation,

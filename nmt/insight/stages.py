@@ -260,8 +260,7 @@ def excerpts() -> dict[str, tuple[str, str]]:
     for function in CODE:
         file = f"{function.__module__.replace('.', '/')}.py"
         source = dedent(inspect.getsource(function))
-        source = DOCSTRING.sub("", source, count=1)
-        excerpts_by_name[function.__qualname__] = file, source
+        excerpts_by_name[function.__qualname__] = file, DOCSTRING.sub("", source, count=1)
     return excerpts_by_name
 
 
@@ -287,8 +286,7 @@ def self_attention_stages(
     part: str, length: str, layer: EncoderLayer | DecoderLayer, seen: Recorder, scores: Tensor, weights: Tensor
 ) -> Iterator[Stage]:
     attention: SelfAttention = layer.self_attention
-    projected = seen.outputs[attention.query_key_value][0]
-    query, key, value = heads_first(attention.split_heads(projected, 3))
+    query, key, value = heads_first(attention.split_heads(seen.outputs[attention.query_key_value][0], 3))
     merged = seen.inputs[attention.output][0]
     tensors = AttentionTensors(query, key, value, scores, weights, merged)
     mask_text = MASKS[part]
@@ -300,10 +298,8 @@ def self_attention_stages(
 
 def cross_attention_stages(layer: DecoderLayer, seen: Recorder, scores: Tensor, weights: Tensor) -> Iterator[Stage]:
     attention: CrossAttention = layer.cross_attention
-    projected = seen.outputs[attention.query][0]
-    (query,) = heads_first(attention.split_heads(projected, 1))
-    projected = seen.outputs[attention.key_value][0]
-    key, value = heads_first(attention.split_heads(projected, 2))
+    (query,) = heads_first(attention.split_heads(seen.outputs[attention.query][0], 1))
+    key, value = heads_first(attention.split_heads(seen.outputs[attention.key_value][0], 2))
     merged = seen.inputs[attention.output][0]
     tensors = AttentionTensors(query, key, value, scores, weights, merged)
     inner = attention_stages("decoder", MASKS["cross"], "TS", tensors)

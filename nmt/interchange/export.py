@@ -32,16 +32,17 @@ def check_replaceable(path: Path, names: Collection[str], needed: Sequence[str],
     # Accept a path at which nothing exists, and a link to such a path.
     if not os.path.lexists(real):
         return
-    # Accept an export.
-    present = {entry.name for entry in path.iterdir()} if path.is_dir() else None
-    if present is not None and set(needed) <= present <= set(names):
-        with os_errors_as(InputError, f"read {path / needed[0]}", hint="name another directory"):
-            content = read_capped(path / needed[0], 1_000_000)
-        if words.encode() in content:
+    # Accept an empty directory and an export.
+    if path.is_dir():
+        present = {entry.name for entry in path.iterdir()}
+        if not present:
             return
-    # Accept an empty directory, and refuse everything else.
-    if present != set():
-        raise InputError(f"{path} exists and is not an export", hint="name another directory, or delete it")
+        if set(needed) <= present <= set(names):
+            with os_errors_as(InputError, f"read {path / needed[0]}", hint="name another directory"):
+                content = read_capped(path / needed[0], 1_000_000)
+            if words.encode() in content:
+                return
+    raise InputError(f"{path} exists and is not an export", hint="name another directory, or delete it")
 
 
 def exportable_model(translator: Translator, tool: str, supported: Mapping[str, Sequence[object]]) -> Transformer:

@@ -4,16 +4,14 @@
                                                               PegasusForConditionalGeneration
     source.spm, target.spm, vocab.json, target_vocab.json,    for MarianTokenizer; target_vocab.json is written only if
     tokenizer_config.json                                     each side has its own vocabulary
-    README.md                                                 the model card
+    README.md                                                 an example of how to use the export
 
 MarianMTModel and PegasusForConditionalGeneration are Transformers with the paper's sinusoids. In these classes, a
 sinusoid vector has all sines before all cosines; in our models, sines and cosines alternate. Therefore the export
-permutes the D features of the residual stream: in embeddings and norms, in
-the columns of matrices that read the stream, and in the rows of matrices that write to it. Features inside a layer
-(heads, feed-forward) keep their order.
+permutes the D features of the residual stream: in embeddings and norms, in the columns of matrices that read the
+stream, and in the rows of matrices that write to it. Features inside a layer (heads, feed-forward) keep their order.
 """
 
-import contextlib
 import json
 import logging
 import warnings
@@ -30,7 +28,6 @@ from nmt.decode.engines.ctranslate2_engine import SUPPORTED
 from nmt.errors import InputError, NmtError
 from nmt.files import atomic_directory, atomic_write
 from nmt.interchange import export
-from nmt.interchange.model_card import model_card
 from nmt.model.transformer import Transformer
 from nmt.text import BOS, EOS, PAD, UNK
 from nmt.text.batches import pad_source
@@ -92,8 +89,26 @@ DECODER_LAYER = LAYER | {
 }
 # These linear layers read the residual stream. All other linear layers write to the residual stream.
 READERS = ("query_key_value", "query", "key_value", "inner")
-OURS = "nmt"  # key in tokenizer_config.json whose value only `nmt import` reads, and transformers does not
 N_CHECKED = 8  # number of random texts on which the pieces of MarianTokenizer and of our tokenizer are compared
+CARD = """\
+---
+library_name: transformers
+pipeline_tag: translation
+---
+
+# {name}
+
+A Transformer trained with nmt.
+
+```python
+from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+
+tokenizer = AutoTokenizer.from_pretrained("{name}")
+model = AutoModelForSeq2SeqLM.from_pretrained("{name}")
+inputs = tokenizer(["…"], return_tensors="pt", padding=True)
+print(tokenizer.batch_decode(model.generate(**inputs), skip_special_tokens=True))
+```
+"""
 TOLERANCE = 1e-3  # maximum difference of log-probabilities, in nats; rounding causes differences of about 1e-6
 
 
@@ -109,11 +124,9 @@ def to_huggingface(translator: Translator, path: Path) -> None:
     """
     export.check_replaceable(path, FILES, ["README.md", "source.spm"], "trained with nmt")
     model = holdable_model(translator)
-    transformers = None
     # Import transformers before the temporary directory is made: a signal during an import ends the process at once,
     # and the directory would remain.
-    with contextlib.suppress(ImportError):
-        transformers = import_transformers()
+    transformers = import_transformers()
     config = translator.config
     with atomic_directory(path) as directory:
         # 1. Write the files.
@@ -121,13 +134,10 @@ def to_huggingface(translator: Translator, path: Path) -> None:
         _write_json(directory / "config.json", model_config(config.model, n_rows(model)))
         _write_json(directory / "generation_config.json", generation_settings(translator, model))
         write_tokenizers(directory, translator.tokenizers, config)
-        card = model_card(translator, model.n_parameters, CLASSES[config.model.norm][1], path.name)
-        atomic_write(directory / "README.md", card)
+        atomic_write(directory / "README.md", CARD.format(name=path.name))
 
         # 2. Load the files with transformers, and compare pieces and log-probabilities with nmt's.
         if transformers is None:
-            hint = "pip install 'transformers>=4.57', and export again"
-            log.warning("the export is not compared with nmt, because transformers is not installed: %s", hint)
             return
         loaded = transformers.AutoModelForSeq2SeqLM.from_pretrained(directory, local_files_only=True)
         tokenizer = transformers.AutoTokenizer.from_pretrained(directory, local_files_only=True)
@@ -289,12 +299,6 @@ def write_tokenizers(directory: Path, tokenizers: Tokenizers, config: Config) ->
         "source_lang": language(config.data, "source"),
         "target_lang": language(config.data, "target"),
     }
-    # These notes are for `nmt import` alone.
-    notes = {
-        "max_length_a": config.decode.max_length_a,
-        "max_length_b": config.decode.max_length_b,
-        "learned_characters": source.learned,
-    }
     settings = {
         "tokenizer_class": "MarianTokenizer",
         **special,
@@ -303,7 +307,6 @@ def write_tokenizers(directory: Path, tokenizers: Tokenizers, config: Config) ->
         "model_max_length": config.model.max_positions,
         "split_special_tokens": True,  # the text "</s>" does not become EOS
         "clean_up_tokenization_spaces": False,
-        OURS: notes,
     }
     _write_json(directory / "tokenizer_config.json", settings)
 
@@ -314,10 +317,17 @@ def vocabulary(tokenizer: Tokenizer) -> dict[str, int]:
 
 
 def import_transformers() -> Any:
-    """Import transformers, and turn off its warnings and progress bars. Raises ImportError if the import fails."""
-    import transformers
-    from transformers.utils import logging as their_logging
+    """Import transformers, and turn off its warnings and progress bars.
 
+    If transformers is not installed, log a warning that models are not compared, and return None.
+    """
+    try:
+        import transformers
+        from transformers.utils import logging as their_logging
+    except ImportError:
+        advice = "pip install 'transformers>=4.57', and try again"
+        log.warning("log-probabilities are not compared, because transformers is not installed: %s", advice)
+        return None
     their_logging.set_verbosity_error()
     their_logging.disable_progress_bar()
     warnings.filterwarnings("ignore", module="transformers")

@@ -14,6 +14,7 @@ Marian differs from nmt in the following points, which the import converts:
 import logging
 from collections.abc import Sequence
 from pathlib import Path
+from textwrap import shorten
 from typing import Any, NamedTuple
 
 import torch
@@ -24,7 +25,7 @@ from nmt.config.yaml_file import Origins
 from nmt.errors import InputError, ModelError, os_errors_as
 from nmt.files import atomic_directory, hash_file, read_capped
 from nmt.interchange.export import CHECKED_LENGTHS, check_difference, random_pairs
-from nmt.interchange.huggingface import OURS, SETTINGS, import_transformers, layer_names, permuted, sines_first
+from nmt.interchange.huggingface import SETTINGS, import_transformers, layer_names, permuted, sines_first
 from nmt.interchange.marian_files import HINT, MarianSettings, read_json, read_settings, read_vocabulary, read_weights
 from nmt.run.checkpoint import Checkpoint, save_checkpoint
 from nmt.run.directory import RunDirectory, new_manifest
@@ -40,7 +41,6 @@ SPECIAL_PIECES = ["<pad>", "<unk>", "<s>", "</s>"]  # pieces of PAD, UNK, BOS an
 # label smoothing adds the negative log-probability of every token, with a small weight, to the loss. With this bias,
 # the negative log-probability of BOS is about 100 nats.
 BAN = -100.0
-NEVER = -1e3  # a piece with a bias of at most `NEVER` is never generated; our exports ban pieces with such a bias
 # Value of data.max_length in the run. Longer lines are split into sentences, because Marian models are trained on
 # sentences.
 MAX_LENGTH = 200
@@ -74,17 +74,13 @@ def import_marian(
     settings = read_settings(directory)
     tokenizer_config = read_json(directory / "tokenizer_config.json", may_be_missing=True)
     weights = read_weights(directory, settings)
-    source, target = read_sides(directory, settings, tokenizer_config, weights.get("final_logits_bias"))
+    source, target = read_sides(directory, settings, tokenizer_config)
     check_tag(source.pieces, target_tag)
     source_model = model_of(directory / "source.spm", source.pieces)
     target_model = model_of(directory / "target.spm", target.pieces)
 
     # 2. Make the config and the tokenizers.
     tree = config_tree(settings, source, target)
-    notes = notes_of_export(tokenizer_config)
-    for key in ("max_length_a", "max_length_b"):
-        if key in notes:
-            tree["decode"][key] = notes[key]
     tag_language = target_tag if is_language(target_tag) else ""
     tree["data"]["source_lang"] = source_lang or language_in(tokenizer_config, "source_lang")
     tree["data"]["target_lang"] = target_lang or tag_language or language_in(tokenizer_config, "target_lang")
@@ -93,8 +89,6 @@ def import_marian(
     origins: Origins = {("data", "source_lang"): "--source-lang", ("data", "target_lang"): "--target-lang"}
     config = check_config(tree, origins, str(directory / "config.json"))
     tokenizers = Tokenizers.from_models(source_model, target_model, nfkc_source=False, target_tag=target_tag)
-    if "learned_characters" in notes:
-        tokenizers = tokenizers.with_learned(notes["learned_characters"])
 
     # 3. Convert the model, and check that it computes the same log-probabilities as the original model.
     checkpoint = Checkpoint(config, checkpoint_tensors(weights, settings, source, target), tokenizers)
@@ -111,34 +105,13 @@ def import_marian(
         run.create()
         run.write_config(config.model_copy(update={"run": str(output)}))
         run.write_tokenizers(tokenizers, config.tokenizer.joint)
-        manifest = new_manifest({}, {}, config.seed, reproducible=True)
+        manifest = new_manifest({}, {}, config.seed)
         run.write_manifest({**manifest, "imported": origin})
         save_checkpoint(run.model_file, checkpoint)
 
 
-def notes_of_export(tokenizer_config: dict[str, Any]) -> dict[str, Any]:
-    """Return the notes that `nmt export` writes for the import; empty if the model is not an export of ours.
-
-    The notes are `max_length_a`, `max_length_b` and `learned_characters`. `learned_characters` is None if this
-    note is missing or invalid.
-    """
-    notes = tokenizer_config.get(OURS)
-    if not isinstance(notes, dict):
-        return {}
-    learned = notes.get("learned_characters")
-    if not isinstance(learned, str):
-        return {**notes, "learned_characters": None}
-    without_surrogates = learned.encode(errors="ignore").decode()  # UTF-8 cannot encode lone surrogates
-    return {**notes, "learned_characters": without_surrogates}
-
-
-def read_sides(
-    directory: Path, settings: MarianSettings, tokenizer_config: dict[str, Any], bias: Tensor | None
-) -> tuple[Side, Side]:
-    """Read and return the vocabularies of both sides, in our order. A single vocabulary is returned for both sides.
-
-    `bias` is the bias of the logits, (1, V); None if the logits have no bias.
-    """
+def read_sides(directory: Path, settings: MarianSettings, tokenizer_config: dict[str, Any]) -> tuple[Side, Side]:
+    """Read and return the vocabularies of both sides, in our order. A single vocabulary is returned for both sides."""
     file = directory / "vocab.json"
     source = read_vocabulary(file, settings.vocab_size)
     start = settings.decoder_start_token_id
@@ -154,11 +127,6 @@ def read_sides(
     # 2. Otherwise read the vocabulary of the target side, too.
     target_file = directory / "target_vocab.json"
     target = read_vocabulary(target_file, settings.n_target)
-    # Remove the ids without a piece at the end: our exports add rows to make both embeddings equally large.
-    while target and not target[-1] and bias is not None and bias[0, len(target) - 1] <= NEVER:
-        target.pop()
-    while source and not source[-1]:
-        source.pop()
     # BOS of the source gets the row of <s> or, if there is no <s>, the row of PAD. Any row would do: the encoder never
     # reads BOS.
     source_start = source.index("<s>") if "<s>" in source else None
@@ -207,11 +175,8 @@ def model_of(path: Path, pieces: list[str]) -> bytes:
 def check_tag(pieces: Sequence[str], tag: str) -> None:
     """Raise InputError if the model lacks the target tag `tag`. Warn if `tag` is empty although the model has tags."""
     tags = [piece for piece in pieces if TAG.fullmatch(piece)]
-    # Remove the brackets of the tags.
-    known = sorted(piece.removeprefix(">>").removesuffix("<<") for piece in tags)
-    some = ", ".join(known[:20])
-    if len(known) > 20:
-        some += f" and {len(known) - 20} more"
+    known = sorted(piece.strip("<>") for piece in tags)
+    some = shorten(", ".join(known), 200, placeholder=" …")
     if tag and tag not in known:
         raise InputError(f"the model has no target tag {tag!r}", hint=f"it has {some or 'none: leave it out'}")
     if tags and not tag:
@@ -288,12 +253,10 @@ def check_log_probs(
     weights are random, rounding in float32 can change log-probabilities as much as a wrong import does. If transformers
     is not installed, nothing is compared, and a warning says so.
     """
-    try:
-        theirs = original(settings, weights)
-    except ImportError:
-        hint = "pip install 'transformers>=4.57', and import again"
-        log.warning("the import is not compared with the original, because transformers is not installed: %s", hint)
+    transformers = import_transformers()
+    if transformers is None:
         return
+    theirs = original(transformers, settings, weights)
     # Compare on random sentences. `source_rows` and `target_rows` map our token ids to Marian's token ids.
     model = checkpoint.model().double()
     source_rows = torch.tensor(source.rows)
@@ -311,13 +274,12 @@ def check_log_probs(
     log.info("checked: log-probabilities differ from the original's by at most %.1g nats", difference)
 
 
-def original(settings: MarianSettings, weights: dict[str, Tensor]) -> Any:
+def original(transformers: Any, settings: MarianSettings, weights: dict[str, Tensor]) -> Any:
     """Return the original model as transformers computes it, in float64.
 
     The model is made from checked settings and weights, not from files. Its position table has only the positions that
     the check uses, because transformers fills the table in a slow loop.
     """
-    transformers = import_transformers()
     n_positions = min(settings.max_position_embeddings, max(CHECKED_LENGTHS) + 1)
     choices = settings.model_dump(exclude={"model_type", "num_beams", "length_penalty"}, exclude_none=True)
     choices["max_position_embeddings"] = n_positions

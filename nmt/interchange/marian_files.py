@@ -131,9 +131,7 @@ def read_settings(directory: Path) -> MarianSettings:
     config = read_json(path)
     search = read_json(directory / "generation_config.json", may_be_missing=True)
     # Prefer the search settings in generation_config.json. In older models, only config.json has search settings.
-    for key in ("num_beams", "length_penalty"):
-        if key in search:
-            config[key] = search[key]
+    config |= {key: search[key] for key in ("num_beams", "length_penalty") if key in search}
     # Leave out keys whose value is null: transformers writes null where the default applies.
     known = {key: value for key, value in config.items() if value is not None}
     try:

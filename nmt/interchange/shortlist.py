@@ -52,10 +52,8 @@ def linked_pieces(translator: Translator, pairs: Iterable[Pair]) -> Iterator[NDA
     """Yield an array (2, N) of links for each pair: the target tokens in row 1, the linked source tokens in row 0."""
     stream = iter(pairs)
     while window := list(islice(stream, WINDOW)):
-        sources = [pair.source for pair in window]
-        targets = [pair.target for pair in window]
         # 1. Compute the attention weights of the pairs of this window.
-        src, tgt = translator.encode_pairs(sources, targets)
+        src, tgt = translator.encode_pairs([pair.source for pair in window], [pair.target for pair in window])
         attention = translator.engine.attention(src, tgt)
         # 2. Link each target piece to the source piece with the largest normalized weight.
         for source_ids, target_ids, weights in zip(src, tgt, attention, strict=True):

@@ -34,7 +34,7 @@ def scaled_dot_product_attention(
 
 
 def weighted_sum(
-    scores: Tensor, value: Tensor, mask: Tensor | None = None, dropout: nn.Module | None = None
+    scores: Tensor, value: Tensor, mask: Tensor | None, dropout: nn.Module | None
 ) -> tuple[Tensor, Tensor]:
     """Compute softmax(scores) V.
 
@@ -223,7 +223,7 @@ class CrossAttention(MultiHeadAttention):
         self,
         x: Tensor,
         cross_kv: Tensor,
-        mask: Tensor | None = None,
+        mask: Tensor,
         weights: list[Tensor] | None = None,
     ) -> Tensor:
         """Map x (B, T, D) to (B, T, D). `cross_kv` comes from `keys_values`; for `mask` and `weights` see `attend`."""

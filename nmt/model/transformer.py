@@ -65,9 +65,7 @@ class EncoderLayer(nn.Module):
         self.self_attention_residual = Residual(settings)
         self.feed_forward_residual = Residual(settings)
 
-    def forward(
-        self, x: Tensor, mask: Tensor, rotation: Tensor | None = None, weights: list[Tensor] | None = None
-    ) -> Tensor:
+    def forward(self, x: Tensor, mask: Tensor, rotation: Tensor | None, weights: list[Tensor] | None) -> Tensor:
         """Map x (B, S, D) to (B, S, D). `mask` is (B, 1, 1, S). For `rotation` and `weights` see `SelfAttention`."""
         attend = functools.partial(self.self_attention, mask=mask, rotation=rotation, weights=weights)
         x = self.self_attention_residual(x, attend)
@@ -92,9 +90,9 @@ class DecoderLayer(nn.Module):
         x: Tensor,
         memory: Tensor,
         memory_mask: Tensor,
-        rotation: Tensor | None = None,
-        self_weights: list[Tensor] | None = None,
-        cross_weights: list[Tensor] | None = None,
+        rotation: Tensor | None,
+        self_weights: list[Tensor] | None,
+        cross_weights: list[Tensor] | None,
     ) -> Tensor:
         """Map x (B, T, D) to (B, T, D). `memory` (B, S, D) is the encoder output, `memory_mask` is (B, 1, 1, S)."""
         attend_self = functools.partial(self.self_attention, causal=True, rotation=rotation, weights=self_weights)

@@ -15,6 +15,7 @@ checked against the settings before a model is built.
 import hashlib
 import json
 import re
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,7 +26,7 @@ import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-from nmt.config import Config, ModelSettings, check_config
+from nmt.config import Config, ModelSettings, as_corpora
 from nmt.errors import ConfigError, ModelError
 from nmt.files import atomic_write
 from nmt.model.base import Seq2Seq
@@ -49,12 +50,8 @@ class Checkpoint:
 
     def part(self, prefix: str) -> dict[str, Tensor]:
         """Return the tensors of a part, by names without the prefix. `prefix` is one of `PARTS`."""
-        tensors = {}
-        for full_name, x in self.tensors.items():
-            part, _, name = full_name.partition(".")
-            if part == prefix:
-                tensors[name] = x
-        return tensors
+        start = f"{prefix}."
+        return {name.removeprefix(start): x for name, x in self.tensors.items() if name.startswith(start)}
 
     def model(self) -> Seq2Seq:
         """Return the model with its weights, in eval mode."""
@@ -86,12 +83,17 @@ class _SkipNormal(TorchFunctionMode):
 
 def shapes_of(config: Config, tokenizers: Tokenizers) -> dict[str, tuple[int, ...]]:
     """Return the shapes of the weights of a model by name, without allocating the weights."""
+    model = meta_model(config, tokenizers)
+    return {name: tuple(x.shape) for name, x in weights_of(model).items()}
+
+
+def meta_model(config: Config, tokenizers: Tokenizers) -> Seq2Seq:
+    """Return a model whose weights have no memory, to read their shapes and to count them."""
     if config.model.positions != "learned":  # fixed positions have no weights, and computing them takes long
         without_positions = config.model.model_copy(update={"positions": "none"})
         config = config.model_copy(update={"model": without_positions})
     with torch.device("meta"), _SkipNormal():
-        model = new_model(config, tokenizers)
-    return {name: tuple(x.shape) for name, x in weights_of(model).items()}
+        return new_model(config, tokenizers)
 
 
 def weights_of(model: torch.nn.Module) -> dict[str, Tensor]:
@@ -108,8 +110,10 @@ def load_weights(model: torch.nn.Module, weights: Mapping[str, Tensor]) -> None:
     for name, parameter in parameters.items():
         weight = weights[name]
         if parameter.shape != weight.shape:
-            reason = f"{name} is {tuple(weight.shape)}, this model's is {tuple(parameter.shape)}"
-            raise ModelError(reason, hint="architecture and vocabulary must be those of the trained model")
+            raise ModelError(
+                f"{name} is {tuple(weight.shape)}, this model's is {tuple(parameter.shape)}",
+                hint="architecture and vocabulary must be those of the trained model",
+            )
         parameter.copy_(weight)
 
 
@@ -143,8 +147,7 @@ def save_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
         header["learned_characters"] = source.learned
     header["header_sha256"] = hash_of(header)
     header["tensors_sha256"] = _hash_parts(tensors)
-    metadata = {"nmt": json.dumps(header, ensure_ascii=False)}
-    atomic_write(path, safetensors.torch.save(tensors, metadata))
+    atomic_write(path, safetensors.torch.save(tensors, {"nmt": json.dumps(header, ensure_ascii=False)}))
 
 
 def _as_tensor(content: bytes) -> Tensor:
@@ -152,8 +155,7 @@ def _as_tensor(content: bytes) -> Tensor:
 
 
 def _as_bytes(tensor: Tensor) -> bytes:
-    content: bytes = tensor.flatten().view(torch.uint8).numpy().tobytes()
-    return content
+    return bytes(tensor.flatten().view(torch.uint8).numpy())
 
 
 def without_paths(config: Config) -> dict[str, Any]:
@@ -164,10 +166,7 @@ def without_paths(config: Config) -> dict[str, Any]:
     # Collect all corpora. Each of data.train, data.dev and data.test may be one corpus, a list of corpora, or missing.
     corpora = list(data["mix"].values())
     for name in ("train", "dev", "test"):
-        if isinstance(data[name], list):
-            corpora += data[name]
-        elif data[name]:
-            corpora.append(data[name])
+        corpora += as_corpora(data[name])
     for corpus in corpora:
         corpus["root"] = ""
         for side in ("source", "target"):
@@ -189,18 +188,16 @@ def hash_tensors(tensors: Mapping[str, Tensor]) -> str:
         # Because of the description, tensors with different names or shapes have different hashes even if the bytes are
         # equal.
         description = f"{name} {tuple(tensor.shape)} {tensor.dtype}\n"
-        content = tensor.flatten().view(torch.uint8).numpy()
         digest.update(description.encode())
-        digest.update(content.data)
+        digest.update(tensor.flatten().view(torch.uint8).numpy().data)
     return digest.hexdigest()
 
 
 def _hash_parts(tensors: Mapping[str, Tensor]) -> dict[str, str]:
     """Return `hash_tensors` of each part, so that one part can be checked without reading the other parts."""
-    parts: dict[str, dict[str, Tensor]] = {}
+    parts = defaultdict[str, dict[str, Tensor]](dict)
     for name, x in tensors.items():
-        part = parts.setdefault(part_of(name), {})
-        part[name] = x
+        parts[part_of(name)][name] = x
     return {part: hash_tensors(x) for part, x in parts.items()}
 
 
@@ -218,15 +215,15 @@ def read_newest(run: RunDirectory, *, prefixes: tuple[str, ...] = PARTS) -> Newe
     damaged: dict[int, ModelError] = {}
     for step in reversed(run.checkpoint_steps()):
         try:
-            checkpoint = read_checkpoint(run.checkpoint_file(step), prefixes=prefixes)
-            return Newest(step, checkpoint, damaged)
+            return Newest(step, read_checkpoint(run.checkpoint_file(step), prefixes=prefixes), damaged)
         except ModelError as error:
             damaged[step] = error
     if not damaged:
         return None
     reasons = "; ".join(map(str, damaged.values()))
-    reason = f"no checkpoint of {run.path} can be read: {reasons}"
-    raise ModelError(reason, hint="begin anew with --fresh (the old run is kept)")
+    raise ModelError(
+        f"no checkpoint of {run.path} can be read: {reasons}", hint="begin anew with --fresh (the old run is kept)"
+    )
 
 
 def lasting_path(file: BinaryIO) -> Path:
@@ -244,9 +241,7 @@ def read_checkpoint(path: Path, *, prefixes: tuple[str, ...] = PARTS) -> Checkpo
         check_header_size(path)
         with path.open("rb") as held, safetensors.safe_open(lasting_path(held), framework="pt") as file:
             # 1. Read the header and the types of the tensors.
-            metadata = file.metadata() or {}
-            header = checked_header(metadata.get("nmt"))
-            config = check_config(header["config"], {}, "its settings")
+            header, config = checked_header(file.metadata())
             slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118 - not a dict
             _check_types(slices)
             # 2. Read the tokenizers, because the sizes of the vocabularies determine the shapes of the embeddings.
@@ -254,8 +249,7 @@ def read_checkpoint(path: Path, *, prefixes: tuple[str, ...] = PARTS) -> Checkpo
             _check_hashes(header, serialized)
             tokenizers = _tokenizers_of(serialized, config, header.get("learned_characters"))
             # 3. Check the shapes of the other tensors, and load them.
-            shapes = {name: tuple(x.get_shape()) for name, x in slices.items()}
-            _check_shapes(shapes, config, tokenizers)
+            _check_shapes({name: tuple(x.get_shape()) for name, x in slices.items()}, config, tokenizers)
             tensors = {name: file.get_tensor(name) for name in slices if part_of(name) in prefixes}
         _check_hashes(header, tensors)
         return Checkpoint(config, tensors, tokenizers, header["progress"])
@@ -271,12 +265,10 @@ def _check_types(slices: Mapping[str, Any]) -> None:
 def _tokenizers_of(serialized: Mapping[str, Tensor], config: Config, learned: str | None) -> Tokenizers:
     if "tokenizer.source" not in serialized:
         raise ConfigError("'tokenizer.source' is missing")
-    source = _as_bytes(serialized["tokenizer.source"])
-    target = source  # if both sides have the same tokenizer, the file has no target tokenizer
-    if "tokenizer.target" in serialized:
-        target = _as_bytes(serialized["tokenizer.target"])
+    source = serialized["tokenizer.source"]
+    target = serialized.get("tokenizer.target", source)  # missing if both sides have the same tokenizer
     options = config.data.model_dump(include={"nfkc_source", "target_tag"})
-    tokenizers = Tokenizers.from_models(source, target, learned=learned, **options)
+    tokenizers = Tokenizers.from_models(_as_bytes(source), _as_bytes(target), learned=learned, **options)
     if config.tokenizer.joint and not tokenizers.one_vocabulary:
         raise ConfigError("tokenizer.joint=true, but there are two vocabularies")
     return tokenizers

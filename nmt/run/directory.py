@@ -1,7 +1,7 @@
 """A run directory: its layout, and the code that reads and writes its small files.
 
 config.yaml         all settings, including those that training has chosen
-manifest.json       versions, data hashes, seed, command, git commit
+manifest.json       versions, data hashes, seed, command
 tokenizer.model     tokenizer of both sides, or tokenizer.src.model and tokenizer.tgt.model for one side each
 model.safetensors   the best model, which `nmt translate` loads; with train.average=ema, its averaged weights
 checkpoints/        step-N.safetensors, or step-N.damaged if the checkpoint could not be read;
@@ -23,8 +23,6 @@ import os
 import platform
 import re
 import shlex
-import stat
-import subprocess
 import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -34,12 +32,23 @@ from typing import Any
 
 from nmt.config import Config, check_config, dump_config, read_yaml
 from nmt.errors import ConfigError, ModelError, OutputError, os_errors_as
-from nmt.files import append_whole, atomic_write, hash_file, locked, parse_json, read_capped, sha256, sweep_temps
+from nmt.files import (
+    append_whole,
+    atomic_write,
+    hash_file,
+    is_special,
+    locked,
+    parse_json,
+    read_capped,
+    sha256,
+    sweep_temps,
+)
 from nmt.text.lines import raw_lines, reading
 from nmt.text.tokenizer import MAX_MODEL_BYTES, Tokenizer, Tokenizers
 
 MAX_MANIFEST_BYTES = 10_000_000
-LIBRARIES = ("torch", "sentencepiece", "sacrebleu", "safetensors")  # libraries whose versions the manifest has
+# Packages whose versions the manifest has.
+PACKAGES = ("nmt-trainer", "torch", "sentencepiece", "sacrebleu", "safetensors")
 
 
 class RunDirectory:
@@ -64,10 +73,8 @@ class RunDirectory:
 
     def create(self) -> None:
         """Make the directory and its `checkpoints`. If `path` is a link, make the directory to which the link leads."""
-        action = f"make the run's directory {self.path}"
-        checkpoints = self.real_path / "checkpoints"
-        with os_errors_as(OutputError, action, hint="choose another with run=PATH"):
-            checkpoints.mkdir(parents=True, exist_ok=True)
+        with os_errors_as(OutputError, f"make the run's directory {self.path}", hint="choose another with run=PATH"):
+            (self.real_path / "checkpoints").mkdir(parents=True, exist_ok=True)
 
     @contextlib.contextmanager
     def lock(self) -> Iterator[None]:
@@ -83,30 +90,25 @@ class RunDirectory:
             sweep_temps(self.checkpoints)
             yield
 
-    def check_movable(self) -> None:
-        """Raise ConfigError if the run is or contains the working directory.
-
-        If such a run were renamed, the working directory of this process and of the user's shell would be renamed.
-        """
-        here = Path.cwd().resolve()
-        if here.is_relative_to(self.real_path):
-            reason = f"run={self.path} cannot be moved aside: it is the working directory or contains it"
-            raise ConfigError(reason, hint="choose another with run=PATH, or start nmt from another directory")
-
     def move_aside(self) -> Path | None:
         """Rename an existing run NAME to the first of NAME.1, NAME.2, … that does not exist.
 
         Returns the new absolute path of the run, or None if there is no run. If `path` is a link, the target of the
         link is renamed and the link stays, so that the new run is on the same disk.
+        Raises ConfigError if the run is or contains the working directory of this process and of the user's shell.
         """
         if not self.path.exists():
             return None
-        self.check_movable()
+        if Path.cwd().resolve().is_relative_to(self.real_path):
+            raise ConfigError(
+                f"run={self.path} cannot be moved aside: it is the working directory or contains it",
+                hint="choose another with run=PATH, or start nmt from another directory",
+            )
         self._check_links()
         with locked(self.path / "lock", holder="training", setting="run=PATH"):
             # Find the first name that is free.
-            names = (f"{self.real_path.name}.{n}" for n in itertools.count(1))
-            aside = next(path for path in map(self.real_path.with_name, names) if not os.path.lexists(path))
+            paths = (self.real_path.with_name(f"{self.real_path.name}.{n}") for n in itertools.count(1))
+            aside = next(path for path in paths if not os.path.lexists(path))
             with os_errors_as(OutputError, f"move {self.path} aside", hint="choose another with run=PATH"):
                 return self.real_path.rename(aside)
 
@@ -115,18 +117,15 @@ class RunDirectory:
 
         A run may come from an untrusted source. Writing into it must not change files outside of the run.
         """
-        entries = [*self.path.glob("*"), *self.checkpoints.glob("*")]  # no file is written in other subdirectories
-        for entry in entries:
+        # No file is written in other subdirectories.
+        for entry in (*self.path.glob("*"), *self.checkpoints.glob("*")):
             # Links to files within the run are harmless.
             target = Path(os.path.realpath(entry))
             if entry.is_symlink() and not target.is_relative_to(self.real_path):
                 raise ModelError(f"{entry} is a link that leads out of the run", hint="replace it by its target")
-            # `stat` raises OSError if a training renames the entry, or if the entry is a loop of links.
-            with contextlib.suppress(OSError):
-                mode = entry.stat().st_mode  # for a link, this is the mode of its target
-                # Special files are refused: opening a pipe would block.
-                if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
-                    raise ModelError(f"{entry} is neither a file nor a directory", hint="remove it")
+            # Special files are refused: opening a pipe would block.
+            if is_special(entry) and not entry.is_dir():
+                raise ModelError(f"{entry} is neither a file nor a directory", hint="remove it")
 
     # --- settings and manifest
 
@@ -140,8 +139,7 @@ class RunDirectory:
         return check_config(*read_yaml(self.config_file), str(self.config_file))
 
     def write_manifest(self, manifest: dict[str, Any]) -> None:
-        content = json.dumps(manifest, indent=2, ensure_ascii=False)
-        atomic_write(self.manifest_file, f"{content}\n")
+        atomic_write(self.manifest_file, json.dumps(manifest, indent=2, ensure_ascii=False) + "\n")
 
     def read_manifest(self) -> dict[str, Any]:
         """Return the manifest, or an empty dict if there is no manifest. Raises ModelError if the file is damaged."""
@@ -149,8 +147,7 @@ class RunDirectory:
             return {}
         manifest: Any = None  # stays None if reading fails, and is refused below
         with contextlib.suppress(OSError, ValueError):
-            content = read_capped(self.manifest_file, MAX_MANIFEST_BYTES)
-            manifest = parse_json(content)
+            manifest = parse_json(read_capped(self.manifest_file, MAX_MANIFEST_BYTES))
         if not isinstance(manifest, dict) or not isinstance(manifest.get("data", {}), dict):
             raise ModelError(f"{self.manifest_file} is damaged", hint="delete it, or begin anew with --fresh")
         return manifest
@@ -166,8 +163,7 @@ class RunDirectory:
 
     def write_tokenizers(self, tokenizers: Tokenizers, joint: bool) -> None:
         """Write one file if `joint` is true and both sides have the same model, otherwise one file per side."""
-        files = self.tokenizer_files(joint and tokenizers.joint)
-        for file, side in zip(files, tokenizers, strict=True):
+        for file, side in zip(self.tokenizer_files(joint and tokenizers.joint), tokenizers, strict=True):
             atomic_write(file, side.model)
 
     def read_tokenizers(self, config: Config) -> Tokenizers | None:
@@ -177,26 +173,24 @@ class RunDirectory:
         """
         joint = config.tokenizer.joint
         # Even with `joint`, there may be two files: see `write_tokenizers`.
-        is_one_file = joint and (self.path / "tokenizer.model").exists()
-        source_file, target_file = self.tokenizer_files(is_one_file)
+        source_file, target_file = self.tokenizer_files(joint and (self.path / "tokenizer.model").exists())
         if not (source_file.is_file() and target_file.is_file()):
             return None
         # Normalization and target tag apply to the source side only.
         source = self._read_tokenizer(source_file, nfkc=config.data.nfkc_source, target_tag=config.data.target_tag)
-        target = self._read_tokenizer(target_file)
-        tokenizers = Tokenizers(source, target)
+        tokenizers = Tokenizers(source, self._read_tokenizer(target_file))
         if joint and not tokenizers.one_vocabulary:  # the tokenizers were trained with earlier settings
             return None
         return tokenizers
 
     def _read_tokenizer(self, file: Path, *, nfkc: bool = False, target_tag: str | None = None) -> Tokenizer:
         try:
-            model = read_capped(file, MAX_MODEL_BYTES)
-            return Tokenizer(model, nfkc=nfkc, target_tag=target_tag)
+            return Tokenizer(read_capped(file, MAX_MODEL_BYTES), nfkc=nfkc, target_tag=target_tag)
         except (OSError, ModelError) as error:
             reason = getattr(error, "strerror", error)
-            hint = f"delete it and run `nmt tokenize {shlex.quote(str(self.config_file))}`"
-            raise ModelError(f"{file}: {reason}", hint=hint) from error
+            raise ModelError(
+                f"{file}: {reason}", hint=f"delete it and run `nmt tokenize {shlex.quote(str(self.config_file))}`"
+            ) from error
 
     # --- checkpoints and snapshots
 
@@ -221,12 +215,9 @@ class RunDirectory:
                 self.snapshot_file(later).unlink(missing_ok=True)
 
     def _steps(self, prefix: str) -> list[int]:
-        steps = []
-        for file in self.checkpoints.glob(f"{prefix}*.safetensors"):
-            step = file.stem.removeprefix(prefix)
-            if re.fullmatch("0|[1-9][0-9]*", step):  # ignore files that nmt did not write, such as step-007
-                steps.append(int(step))
-        return sorted(steps)
+        stems = [file.stem.removeprefix(prefix) for file in self.checkpoints.glob(f"{prefix}*.safetensors")]
+        # Ignore files that nmt did not write, such as step-007.
+        return sorted(int(step) for step in stems if re.fullmatch("0|[1-9][0-9]*", step))
 
     def newest_step(self) -> int | None:
         return max(self.checkpoint_steps(), default=None)
@@ -243,8 +234,7 @@ class RunDirectory:
 
     def set_aside(self, step: int) -> Path:
         """Rename a damaged checkpoint, so that `checkpoint_steps` ignores the file. Return the new path."""
-        aside = self.checkpoints / f"step-{step}.damaged"
-        return self.checkpoint_file(step).rename(aside)
+        return self.checkpoint_file(step).rename(self.checkpoints / f"step-{step}.damaged")
 
     def prune_checkpoints(self, keep: Sequence[int]) -> None:
         for step in self.checkpoint_steps():
@@ -306,21 +296,19 @@ def newest_model(root: Path = Path("runs")) -> Path | None:
     return max(files, key=lambda file: file.stat().st_mtime_ns, default=None)
 
 
-def new_manifest(
-    data_hashes: dict[str, str], n_pairs: dict[str, int], seed: int, *, reproducible: bool
-) -> dict[str, Any]:
-    """Return the manifest of a new run, which describes how the run is made: command, data and versions.
-
-    `reproducible` says whether the same command gives the same model.
-    """
-    # The command, its data and its seed.
+def new_manifest(data_hashes: dict[str, str], n_pairs: dict[str, int], seed: int) -> dict[str, Any]:
+    """Return the manifest of a new run, which describes how the run is made: command, data and versions."""
     manifest: dict[str, Any] = {"command": sys.argv, "started": time.strftime("%Y-%m-%dT%H:%M:%S%z")}
-    manifest |= {"seed": seed, "reproducible": reproducible, "data": data_hashes, "n_pairs": n_pairs}
-    # The software and the machine.
-    manifest["git_commit"] = _git_commit()
+    manifest |= {"seed": seed, "data": data_hashes, "n_pairs": n_pairs}
     manifest |= {"python": platform.python_version(), "machine": platform.platform()}
-    manifest["versions"] = {"nmt": _version("nmt-trainer")} | {name: _version(name) for name in LIBRARIES}
+    manifest["versions"] = {name: _version(name) for name in PACKAGES}
     return manifest
+
+
+def _version(package: str) -> str:
+    with contextlib.suppress(metadata.PackageNotFoundError):
+        return metadata.version(package)
+    return "not installed"  # nmt-trainer, if nmt runs from a clone
 
 
 def hash_files(paths: Sequence[Path], hint: str = "check the path") -> str:
@@ -330,16 +318,3 @@ def hash_files(paths: Sequence[Path], hint: str = "check the path") -> str:
         with reading(str(path), hint):
             digests.append(hash_file(path))
     return sha256("".join(digests).encode())
-
-
-def _version(package: str) -> str:
-    with contextlib.suppress(metadata.PackageNotFoundError):
-        return metadata.version(package)
-    return "not installed"
-
-
-def _git_commit() -> str:
-    with contextlib.suppress(OSError, subprocess.CalledProcessError):  # raised if git is missing, or there is no commit
-        command = ["git", "rev-parse", "HEAD"]
-        return subprocess.check_output(command, stderr=subprocess.DEVNULL, text=True).strip()
-    return ""

@@ -24,7 +24,7 @@ HINT = "give a run's directory or its model.safetensors"
 MAX_TENSORS = 25_000
 MAX_HEADER_BYTES = 10_000_000
 # Keys that every "nmt" entry has, and the types of the values. `check_config` checks the value of config.
-TYPES = {"format_version": object, "config": object, "progress": dict, "header_sha256": str, "tensors_sha256": dict}
+TYPES = {"format_version": object, "config": dict, "progress": dict, "header_sha256": str, "tensors_sha256": dict}
 
 
 def read_header(path: Path) -> tuple[Config, dict[str, Any]]:
@@ -35,9 +35,7 @@ def read_header(path: Path) -> tuple[Config, dict[str, Any]]:
     with errors_as_model_error(path):
         check_header_size(path)
         with safetensors.safe_open(path, framework="np") as file:
-            metadata = file.metadata() or {}
-        header = checked_header(metadata.get("nmt"))
-        config = check_config(header["config"], {}, "its settings")
+            header, config = checked_header(file.metadata())
         return config, header["progress"]
 
 
@@ -69,15 +67,16 @@ def check_header_size(path: Path) -> None:
         raise safetensors.SafetensorError("the header is too large")
 
 
-def checked_header(text: str | None) -> dict[str, Any]:
-    """Return the parsed entry "nmt". `text` is None if the file has no such entry.
+def checked_header(metadata: Mapping[str, str] | None) -> tuple[dict[str, Any], Config]:
+    """Return the parsed entry "nmt" and its settings. `metadata` is None if the file has no metadata.
 
-    Raises ModelError if the entry is missing, damaged, or of another format version.
+    Raises ModelError if the entry is missing, damaged, or of another format version, and ConfigError if the settings
+    are invalid.
     """
     # 1. Check that nmt wrote the entry.
     header: Any = None
-    with contextlib.suppress(ValueError, TypeError):
-        header = parse_json(text or "")
+    with contextlib.suppress(ValueError, TypeError, KeyError):
+        header = parse_json((metadata or {})["nmt"])
     if not isinstance(header, dict) or not header.keys() >= TYPES.keys():
         raise ModelError("not written by nmt", hint=HINT)
     for key, kind in TYPES.items() | {("learned_characters", str)}:
@@ -89,7 +88,7 @@ def checked_header(text: str | None) -> dict[str, Any]:
         raise ModelError(f"format version {version}, this nmt reads {FORMAT_VERSION}", hint="update nmt")
     if header["header_sha256"] != hash_of(header):
         raise ModelError("damaged: its settings are not those that were written", hint="use another")
-    return header
+    return header, check_config(header["config"], {}, "its settings")
 
 
 def hash_of(header: Mapping[str, Any]) -> str:

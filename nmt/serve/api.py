@@ -3,32 +3,23 @@
 import asyncio
 import contextlib
 import hmac
-from collections.abc import AsyncIterator, Callable, Collection, Sequence
-from typing import NamedTuple, TypeVar
+from collections.abc import AsyncIterator, Collection, Sequence
+from itertools import chain, product
+from typing import TypeVar
 
 from fastapi import Request
 from starlette.exceptions import HTTPException
 
 from nmt.serve import schema
-from nmt.serve.batcher import Batcher
 from nmt.serve.guard import Limits
 from nmt.serve.metrics import Metrics
 from nmt.serve.models import LoadedModel
 from nmt.serve.served_models import ServedModel, ServedModels
-from nmt.serve.turns import Check
 from nmt.translate.options import TranslationOptions
 from nmt.translate.units import Translation, Unit
 
 Result = TypeVar("Result")
 Body = schema.LibreRequest | schema.TranslateRequest | schema.ExplainRequest
-
-
-class ChosenModel(NamedTuple):
-    """The model that was chosen for a request."""
-
-    model: ServedModel
-    # Probability, in percent, that the text is in the model's source language. It is 0 if no language was detected.
-    confidence: float
 
 
 class Api:
@@ -62,15 +53,15 @@ class Api:
         else:
             candidates = [key.encode(errors="surrogatepass")]
         # Compare with every key, each time in constant time, so that the duration tells nothing about the keys.
-        is_known = not self.keys
-        for candidate in candidates:
-            for known in self.keys:
-                is_known |= hmac.compare_digest(candidate, known)
-        if not is_known:
+        matches = [hmac.compare_digest(candidate, known) for candidate, known in product(candidates, self.keys)]
+        if self.keys and not any(matches):
             raise HTTPException(403, "the API key is missing or wrong")
 
-    async def choose(self, request: Request, body: Body) -> ChosenModel:
+    async def choose(self, request: Request, body: Body) -> tuple[ServedModel, float]:
         """Check the key of a request and choose a model.
+
+        Also returns the probability, in percent, that the text is in the model's source language. The probability is 0
+        if no language was detected.
 
         Raises HTTPException 403 if the key is missing or wrong, or 400 unless exactly one model fits.
         """
@@ -80,21 +71,13 @@ class Api:
         if body.source == "auto" and len(self.served.models) > 1:
             detected = await asyncio.to_thread(self.served.detect, schema.as_list(body.q))
         model = self.served.pick(body.source, body.target, detected)
-        return ChosenModel(model, detected.get(model.base_source, 0.0))
+        return model, detected.get(model.base_source, 0.0)
 
-    def split(self, texts: Sequence[str], prefix: Sequence[int] = ()) -> list[Unit]:
-        """Split texts into lines. Return one unit per line, numbered from 1 over all texts.
-
-        Raises HTTPException 413 if the texts exceed a limit, or 400 if a prefix is given for several lines.
-        """
-        lines: list[Unit] = []
-        for text in texts:
-            for line in split_lines(text):
-                lines.append(Unit(len(lines) + 1, line, prefix))
+    def lines(self, texts: Sequence[str]) -> list[str]:
+        """Return the lines of all texts. Raises HTTPException 413 if the texts exceed a limit."""
+        lines = list(chain.from_iterable(map(split_lines, texts)))
         check_limit(sum(map(len, texts)), self.limits.n_characters, "characters")
         check_limit(len(lines), self.limits.n_lines, "lines")
-        if prefix and len(lines) != 1:
-            raise HTTPException(400, "prefix: is for a single line")
         return lines
 
     # --- the model's answer -------------------------------------------------------------------------------
@@ -106,38 +89,19 @@ class Api:
 
         Raises HTTPException 504 if this takes longer than `Limits.answer_s`.
         """
-        translations = await self.answer(model.batcher.translate(model.translator, units, options))
-        self.count(translations)
-        return translations
-
-    def count(self, translations: Sequence[Translation]) -> None:
-        """Add the number of pieces of the best hypotheses to the metrics."""
-        self.metrics.pieces.inc(sum(len(translation.hypotheses[0].tokens) for translation in translations))
+        return await self.answer(model.batcher.translate(model.translator, units, options))
 
     async def answer(self, future: asyncio.Future[Result]) -> Result:
         """Wait for a model's result. Raises HTTPException 504 if this takes longer than `Limits.answer_s`."""
         async with self.time_limit():
             return await future
 
-    async def answer_in_turns(self, batcher: Batcher, function: Callable[[Check], Result]) -> Result:
-        """Queue a function as a long job and wait for its result.
-
-        Raises HTTPException 504 if the next turn of the job does not end within `Limits.answer_s`.
-        """
-        loop = asyncio.get_running_loop()
-        async with self.time_limit() as limit:
-
-            def after_turn() -> None:  # restart the time limit
-                limit.reschedule(loop.time() + self.limits.answer_s)
-
-            return await batcher.call(function, after_turn)
-
     @contextlib.asynccontextmanager
-    async def time_limit(self) -> AsyncIterator[asyncio.Timeout]:
+    async def time_limit(self) -> AsyncIterator[None]:
         """Raise HTTPException 504 if the block takes longer than `Limits.answer_s`."""
         try:
-            async with asyncio.timeout(self.limits.answer_s) as limit:
-                yield limit
+            async with asyncio.timeout(self.limits.answer_s):
+                yield
         except TimeoutError:
             raise HTTPException(504, f"no translation within {self.limits.answer_s:g} s") from None
 

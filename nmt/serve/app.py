@@ -1,12 +1,13 @@
 """The web application: its routes, its pages, and handlers that return errors as JSON."""
 
+import mimetypes
 from collections.abc import Collection
-from importlib.resources import files
-from typing import Any
+from pathlib import Path
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse, Response
+from fastapi.responses import FileResponse, JSONResponse, Response
+from fastapi.staticfiles import StaticFiles
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.exceptions import HTTPException
 
@@ -20,14 +21,7 @@ from nmt.serve.guard import FILE_PATH, Guard
 from nmt.serve.libre import LibreTranslate
 from nmt.serve.v1 import V1
 
-FILES = {  # URL path -> (package, name of a file in the package's folder `pages`)
-    "/": ("nmt.serve", "index.html"),
-    "/docs": ("nmt.serve", "docs.html"),
-    **{f"/static/{name}": ("nmt.serve", name) for name in ("serve.css", "serve.js", "docs.js")},
-    **{f"/static/{name}": ("nmt.insight", name) for name in ("base.css", "figures.js", "search_tree.js")},
-}
-MEDIA_TYPES = {"html": "text/html", "js": "text/javascript", "css": "text/css"}
-ERRORS: dict[int | str, dict[str, Any]] = {"4XX": {"model": schema.ErrorAnswer}, "5XX": {"model": schema.ErrorAnswer}}
+PAGES = Path(__file__).parent / "pages"
 
 
 def create_app(api: Api, hosts: Collection[str] = ()) -> Guard:
@@ -36,11 +30,10 @@ def create_app(api: Api, hosts: Collection[str] = ()) -> Guard:
     `hosts` are the Host names that the application accepts besides localhost and IP addresses.
     """
     # Disable FastAPI's documentation pages, because these pages load scripts from a CDN.
-    app = FastAPI(title="nmt", version=__version__, docs_url=None, redoc_url=None, responses=ERRORS)
+    app = FastAPI(title="nmt", version=__version__, docs_url=None, redoc_url=None)
     # 1. Endpoints and pages.
     add_endpoints(app, api)
-    for path, (package, name) in FILES.items():
-        app.get(path, response_model=None, include_in_schema=False)(asset(package, name))
+    add_pages(app)
     add_error_handlers(app)
 
     # 2. Metrics. Prometheus keeps one time series per label value, so all unknown paths share the label "other".
@@ -81,17 +74,19 @@ def add_endpoints(app: FastAPI, api: Api) -> None:
         return Response(generate_latest(api.metrics.registry), media_type=CONTENT_TYPE_LATEST)
 
 
-def asset(package: str, name: str) -> Any:
-    """Return a handler that answers with a file from a package's folder `pages`."""
-    # The file is read only once, when the server starts.
-    file = files(f"{package}.pages") / name
-    content = file.read_bytes()
-    media_type = MEDIA_TYPES[name.rpartition(".")[2]]
+def add_pages(app: FastAPI) -> None:
+    """Add the pages, and the scripts and styles that they load."""
+    # The registry of Windows may have another type for scripts, with which browsers refuse them.
+    mimetypes.add_type("text/javascript", ".js")
+    app.mount("/static", StaticFiles(packages=[("nmt.serve", "pages"), ("nmt.insight", "pages")]))
 
-    async def handler() -> Response:
-        return Response(content, media_type=media_type, headers={"Cache-Control": "no-cache"})
+    @app.get("/", include_in_schema=False)
+    async def index() -> FileResponse:
+        return FileResponse(PAGES / "index.html")
 
-    return handler
+    @app.get("/docs", include_in_schema=False)
+    async def docs() -> FileResponse:
+        return FileResponse(PAGES / "docs.html")
 
 
 def add_error_handlers(app: FastAPI) -> None:
@@ -111,8 +106,7 @@ def add_error_handlers(app: FastAPI) -> None:
             return JSONResponse({"error": "the body must be a JSON object"}, 400)
         # The only field that can cause a value error is FastAPI's UploadFile.
         problem = "must be a file" if fault["type"] == "value_error" else fault["msg"]
-        message = f"{location[0]}: {problem}"
-        return JSONResponse({"error": schema.without_surrogates(message)}, 400)
+        return JSONResponse({"error": schema.without_surrogates(f"{location[0]}: {problem}")}, 400)
 
     @app.exception_handler(NmtError)
     async def unable(_: Request, error: NmtError) -> Response:

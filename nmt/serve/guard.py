@@ -23,7 +23,6 @@ JSON, FORM, MULTIPART = "application/json", "application/x-www-form-urlencoded",
 FORM_PATHS = {"/translate", "/detect", "/explain"}
 # At most `MAX_FILES` requests to `FILE_PATH` are processed at a time, because their bodies are large.
 FILE_PATH, MAX_FILES = "/translate_file", 8
-MAX_FIELDS = 32  # maximum number of fields in a form
 MAX_CONNECTIONS = 1024  # upper bound of the result of `max_connections`
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
@@ -41,22 +40,23 @@ def max_connections() -> int:
         import resource
     except ImportError:  # Windows has no such module
         return MAX_CONNECTIONS
-    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return MAX_CONNECTIONS if limit == resource.RLIM_INFINITY else min(MAX_CONNECTIONS, limit // 2)
+    n_files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return min(MAX_CONNECTIONS, n_files // 2)
 
 
 @dataclass(frozen=True)
 class Limits:
     """The limits of requests and connections."""
 
-    n_bytes: int = 65_536  # maximum size of a body without a file; also of the text in a file (see `documents.MARKUP`)
+    n_bytes: int = 65_536  # maximum size of a body without a file
     n_file_bytes: int = 10_000_000  # maximum size of a body with a file
+    n_text_bytes: int = 524_288  # maximum size of the text in a file, with its markup
     n_characters: int = 5_000  # maximum number of characters in all texts of a request
     n_lines: int = 64  # maximum number of lines in all texts of a request
     n_waiting: int = 256  # maximum number of requests that wait for a model
     stall_s: float = 15.0  # maximum seconds to receive headers, and for a client to read `PROGRESS_BYTES` of an answer
     read_s: float = 10.0  # maximum seconds to receive the body of a request
-    answer_s: float = 30.0  # maximum seconds to answer a request, or to wait for and do one turn of a long job
+    answer_s: float = 30.0  # maximum seconds to answer a request without a file
     n_connections: int = field(default_factory=max_connections)  # maximum number of open connections
 
 
@@ -101,24 +101,19 @@ class Guard:
 
         try:
             body = await self._checked_body(scope, receive)
+            await self._answer(scope, receive, send_with_headers, body)
         except ClientDisconnect:
             pass
         except HTTPException as error:
-            # The rest of the body is not read, so this connection cannot take another request.
+            # The rest of the body may not have been read, so this connection cannot take another request.
             response = JSONResponse({"error": error.detail}, error.status_code, {"Connection": "close"})
-            await response(scope, receive, send_with_headers)
-        else:
-            try:
-                await self._answer(scope, receive, send_with_headers, body)
-            except asyncio.CancelledError:  # the server stops and no longer waits for this answer
-                if not status:
-                    response = JSONResponse({"error": "the server stops"}, 503, {"Connection": "close"})
-                    await response(scope, receive, send_with_headers)
+            if not status:
+                await response(scope, receive, send_with_headers)
         finally:  # also after an error, which the app raises again after it has answered with status 500
             self.on_answer(scope["path"], status, time.monotonic() - started)
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send, body: bytes) -> None:
-        """Call the app. If the client disconnects, cancel the call."""
+        """Call the app. If the client disconnects, cancel the call. Raises HTTPException 503 if the server stops."""
         messages = [{"type": "http.request", "body": body, "more_body": False}]
         gone = asyncio.ensure_future(receive())
 
@@ -131,6 +126,8 @@ class Guard:
             await asyncio.wait({answer, gone}, return_when=asyncio.FIRST_COMPLETED)
             if answer.done():
                 await answer
+        except asyncio.CancelledError:  # the server no longer waits for this answer
+            raise HTTPException(503, "the server stops") from None
         finally:
             answer.cancel()
             gone.cancel()
@@ -192,8 +189,7 @@ class Guard:
 def form_as_json(body: bytes | bytearray) -> bytes:
     """Convert a URL-encoded form to JSON. Raises HTTPException 400 if the form is malformed."""
     try:
-        text = body.decode("ascii")
-        fields = parse_qsl(text, keep_blank_values=True, errors="strict", max_num_fields=MAX_FIELDS)
+        fields = parse_qsl(body.decode("ascii"), keep_blank_values=True, errors="strict")
     except ValueError as error:
         raise HTTPException(400, "the body is not a form in UTF-8") from error
     return json.dumps(dict(fields)).encode()

@@ -1,7 +1,9 @@
 """LibreTranslate's endpoints for texts, languages and health checks."""
 
 import asyncio
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -11,19 +13,21 @@ from nmt.documents.html import HTML
 from nmt.serve import schema
 from nmt.serve.api import Api, split_lines
 from nmt.serve.batcher import grouped
-from nmt.serve.served_models import ServedModel, name_of
+from nmt.serve.served_models import name_of
 from nmt.translate.confidence import confidence_of, words_of
 from nmt.translate.markup import units_of, written
-from nmt.translate.options import TranslationOptions
 from nmt.translate.translator import Translator
-from nmt.translate.units import Translation
+from nmt.translate.units import Translation, Unit
 
 
-class TextAnswer(NamedTuple):
-    """The translations of a text, the best first, and the confidence of the best translation."""
+class ParsedText(NamedTuple):
+    """The units of a text of a request, and a function that writes the text with their translations.
 
-    variants: list[str]
-    confidence: float = 0.0
+    The function takes the translations, and the rank of the hypothesis that is used from each translation.
+    """
+
+    units: list[Unit]
+    write: Callable[[Sequence[Translation], int], str]
 
 
 class LibreTranslate:
@@ -35,66 +39,41 @@ class LibreTranslate:
     async def libre_translate(self, request: Request, body: schema.LibreRequest) -> schema.LibreAnswer:
         """Translate, as LibreTranslate does; takes forms too."""
         model, detected = await self.api.choose(request, body)
-        translator = model.translator
-        # The beam must be at least as wide as the number of hypotheses in the answer.
+        # 1. Parse the texts.
+        texts = schema.as_list(body.q)
+        self.api.lines(texts)  # only to check the limits for the texts with their markup
+        if body.format == "html":
+            parsed = await asyncio.to_thread(list, map(parse_html, texts))
+        else:
+            parsed = list(map(parse_lines, texts))
+        # 2. Translate the units of all texts together. The beam must be at least as wide as the number of hypotheses.
         n_best = 1 + body.alternatives
-        beam = max(n_best, translator.options.beam)
-        options = translator.with_options(n_best=n_best, beam=beam, scores=body.confidence)
-        translate = self.translate_html if body.format == "html" else self.translate_text
-        answers = await translate(model, schema.as_list(body.q), options)
-
-        # Each field has a list with one value per text. A field that is not set here is missing from the answer.
-        fields: dict[str, list[Any]] = {"translatedText": [text.variants[0] for text in answers]}
-        if body.alternatives:
-            fields["alternatives"] = [text.variants[1:] for text in answers]
-        if body.confidence and body.format == "text" and answers:
-            fields["confidence"] = [text.confidence for text in answers]
+        beam = max(n_best, model.translator.options.beam)
+        options = model.translator.with_options(n_best=n_best, beam=beam, scores=body.confidence)
+        units = list(chain.from_iterable(text.units for text in parsed))
+        self.api.lines([unit.text for unit in units])  # only to check the limits for the units
+        translations = await self.api.translate(model, units, options) if units else []
+        # 3. Write each text. Each field has one value per text. A field that is not set is missing from the answer.
+        fields = defaultdict[str, list[Any]](list, translatedText=[])
+        for text, of_text in zip(parsed, grouped(translations, [len(text.units) for text in parsed]), strict=True):
+            best, *alternatives = variants(text, of_text, n_best)
+            fields["translatedText"].append(best)
+            if body.alternatives:
+                fields["alternatives"].append(alternatives)
+            if body.confidence and body.format == "text":
+                fields["confidence"].append(confidence_of_text(model.translator, of_text))
         # If `q` is a single text and not a list, each field of the answer is a single value, too.
-        if isinstance(body.q, str):
-            fields = {name: values[0] for name, values in fields.items()}
-        answer = schema.LibreAnswer(**fields)
+        single = {name: values[0] for name, values in fields.items()} if isinstance(body.q, str) else fields
+        answer = schema.LibreAnswer(**single)
         if body.source == "auto":
             answer.detectedLanguage = schema.DetectedLanguage(language=model.base_source, confidence=detected)
         return answer
-
-    async def translate_text(
-        self, model: ServedModel, texts: Sequence[str], options: TranslationOptions
-    ) -> list[TextAnswer]:
-        # Translate the lines of all texts together, then group the translations by text.
-        translations = await self.api.translate(model, self.api.split(texts), options)
-        answers = []
-        for of_text in grouped(translations, [len(split_lines(text)) for text in texts]):
-            variants = []
-            for rank in range(count_variants(of_text, options.n_best)):
-                variants.append("\n".join(line.hypothesis(rank).text for line in of_text))
-            confidence = confidence_of_text(model.translator, of_text) if options.scores else 0.0
-            answers.append(TextAnswer(variants, confidence))
-        return answers
-
-    async def translate_html(
-        self, model: ServedModel, texts: Sequence[str], options: TranslationOptions
-    ) -> list[TextAnswer]:
-        """Translate fragments of HTML. A tag is placed around the translations of the words inside the tag."""
-        self.api.split(texts)  # only to check the limits for the texts with their markup
-        # 1. Translate the units of all fragments together.
-        documents = await asyncio.to_thread(lambda: [HTML.parse(text) for text in texts])
-        units_of_documents = [units_of(parts, HTML, number) for number, parts in enumerate(documents, 1)]
-        units = list(chain.from_iterable(units_of_documents))
-        self.api.split([unit.text for unit in units])  # only to check the limits for the units
-        translations = await self.api.translate(model, units, options) if units else []
-        # 2. Write variants of each fragment: first with the best hypothesis of each unit, then with the second best.
-        answers = []
-        n_units = [len(units) for units in units_of_documents]
-        for parts, of_document in zip(documents, grouped(translations, n_units), strict=True):
-            n_variants = count_variants(of_document, options.n_best)
-            answers.append(TextAnswer([written(parts, of_document, rank) for rank in range(n_variants)]))
-        return answers
 
     async def detect(self, request: Request, body: schema.DetectRequest) -> list[schema.DetectedLanguage]:
         """Which of the source languages a text is in, the most probable first; takes forms too."""
         self.api.check_key(request, body.api_key)
         texts = schema.as_list(body.q)
-        self.api.split(texts)  # only to check the limits
+        self.api.lines(texts)  # only to check the limits
         detected = await asyncio.to_thread(self.api.served.detect, texts)
         return [schema.DetectedLanguage(language=code, confidence=percent) for code, percent in detected.items()]
 
@@ -118,10 +97,23 @@ def confidence_of_text(translator: Translator, lines: Sequence[Translation]) -> 
     return confidence_of(list(chain.from_iterable(words)))
 
 
-def count_variants(translations: Sequence[Translation], n: int) -> int:
-    """Return how many variants a text has, at most n, if variant i consists of `hypothesis(i)` of each translation.
+def parse_lines(text: str) -> ParsedText:
+    """Return the units of a plain text, one for each line."""
+    units = [Unit(number, line) for number, line in enumerate(split_lines(text), 1)]
+    return ParsedText(units, lambda lines, rank: "\n".join(line.hypothesis(rank).text for line in lines))
 
-    A text without translations has one variant.
+
+def parse_html(text: str) -> ParsedText:
+    """Return the units of a fragment of HTML. Their tags are placed around the translations of the tagged words."""
+    parts = HTML.parse(text)
+    return ParsedText(units_of(parts, HTML, number=1), partial(written, parts))
+
+
+def variants(text: ParsedText, translations: Sequence[Translation], n: int) -> list[str]:
+    """Return at most n translations of a text, the best first.
+
+    The first consists of the best hypothesis of each unit, the next of the second best. A text without units has one
+    translation.
     """
     n_most = max((len(translation.hypotheses) for translation in translations), default=1)
-    return min(n, n_most)
+    return [text.write(translations, rank) for rank in range(min(n, n_most))]

@@ -1,6 +1,6 @@
 """The metrics of a server, which Prometheus collects."""
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import CollectorRegistry, Gauge, Histogram
 
 LINES = [1, 2, 4, 8, 16, 32, 64, 128]  # upper bounds of the histogram buckets for the number of lines in a search
 
@@ -14,5 +14,4 @@ class Metrics:
             "nmt_request_seconds", "Time to answer a request", ["path", "status"], registry=self.registry
         )
         self.batch_lines = Histogram("nmt_batch_lines", "Lines of a search", buckets=LINES, registry=self.registry)
-        self.pieces = Counter("nmt_pieces", "Pieces translated to", registry=self.registry)
         self.waiting = Gauge("nmt_requests_waiting", "Requests that wait for a model", registry=self.registry)

@@ -5,7 +5,6 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 MAX_BEAM = 16  # maximum beam size of a request; a wider beam would let one client occupy a model for a long time
-MAX_PREFIX = 5_000  # maximum length of a prefix, in characters or tokens
 
 
 def without_surrogates(value: Any) -> Any:
@@ -13,18 +12,15 @@ def without_surrogates(value: Any) -> Any:
     return value.encode(errors="replace").decode() if isinstance(value, str) else value
 
 
-ENCODABLE = BeforeValidator(without_surrogates)
-
 # Types of fields that occur in several requests.
-Text = Annotated[str, ENCODABLE, Field(description="Text; each of its lines is translated by itself.")]
+Encodable = Annotated[str, BeforeValidator(without_surrogates)]
+Text = Annotated[Encodable, Field(description="Text; each of its lines is translated by itself.")]
 Texts = Text | Annotated[list[Text], Field(description="Several texts.")]
-Code = Annotated[str, Field(max_length=20), ENCODABLE]
+Code = Annotated[Encodable, Field(max_length=20)]
 Source = Annotated[
     Code, Field(description="Language code, or auto: the language that the text is in, of those that fit the target.")
 ]
 Key = Annotated[str, Field(description="If the server needs one; or as Authorization: Bearer KEY.")]
-PrefixText = Annotated[str, Field(max_length=MAX_PREFIX), ENCODABLE]
-PrefixTokens = Annotated[list[int], Field(max_length=MAX_PREFIX)]
 
 
 def as_list(texts: str | list[str]) -> list[str]:
@@ -57,7 +53,7 @@ class DetectRequest(BaseModel):
 class DetectedLanguage(BaseModel):
     language: str
     confidence: float = Field(
-        0.0, description="Probability in percent, if it is a source language; 0 if there is only one model."
+        description="Probability in percent, if it is a source language; 0 if there is only one model."
     )
 
 
@@ -105,7 +101,7 @@ class Search(BaseModel):
     target: Code | None = Field(None, description="Needed if several models are served.")
     api_key: Key = ""
     # The fields below are options of `nmt.decode.options.SearchOptions`, which checks ranges that are not given here.
-    prefix: PrefixText | PrefixTokens = Field(
+    prefix: Encodable | list[int] = Field(
         "", description="What the translation begins with, as text or tokens; for one line only."
     )
     beam: int | None = Field(None, ge=1, le=MAX_BEAM, description="Beam size; samples if `sample` is true.")
@@ -130,7 +126,7 @@ class TranslateRequest(Search):
 class ExplainRequest(Search):
     """One sentence to explain."""
 
-    q: Annotated[str, ENCODABLE] = Field(description="One sentence.")
+    q: Encodable = Field(description="One sentence.")
 
 
 class HypothesisAnswer(BaseModel):
@@ -177,7 +173,3 @@ class ModelsAnswer(BaseModel):
     max_lines: int
     max_file_bytes: int
     needs_key: bool
-
-
-class ErrorAnswer(BaseModel):
-    error: str

@@ -1,9 +1,8 @@
 """The models that answer requests, with methods that choose the model for a request and describe models."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from itertools import chain
-from operator import itemgetter
+from itertools import chain, product
 from pathlib import Path
 
 import langcodes
@@ -55,22 +54,25 @@ class ServedModel:
     def as_answer(self) -> schema.ModelAnswer:
         translator = self.translator
         defaults = translator.options
-        explains = translator.engine.explains
         return schema.ModelAnswer(
             source=self.source,
             target=self.target,
             source_name=name_of(self.source),
             target_name=name_of(self.target),
-            explains=explains,
+            explains=translator.engine.explains,
             beam=defaults.beam,
             alpha=defaults.alpha,
             joiner=translator.joiner,
         )
 
     def health(self) -> schema.ModelHealth:
-        run = Path(self.translator.config.run)
-        step = self.translator.progress.get("step")
-        return schema.ModelHealth(source=self.source, target=self.target, sha256=self.sha256, run=run.name, step=step)
+        return schema.ModelHealth(
+            source=self.source,
+            target=self.target,
+            sha256=self.sha256,
+            run=Path(self.translator.config.run).name,
+            step=self.translator.progress.get("step"),
+        )
 
 
 class ServedModels:
@@ -86,45 +88,44 @@ class ServedModels:
         # Each model has one thread. A reloaded model keeps the thread of the old model, because in a new thread, torch
         # would compile its kernels again.
         self.threads = [ThreadPoolExecutor(1, "nmt model") for _ in loaded]
-        self.loaded = list(loaded)
         # For each loaded model, one served model per direction. The directions of a model share its engine and batcher.
-        self.directions = list(map(self._serve, loaded, self.threads))
-        self.models = list_all(self.directions)
+        self.directions: list[list[ServedModel]] = [[] for _ in loaded]
+        for index, model in enumerate(loaded):
+            self.replace(index, model)
 
     def replace(self, index: int, loaded: LoadedModel) -> None:
         """Answer new requests with another model. Requests that have already arrived keep the old model.
 
         Raises InputError if two models would then translate the same pair of languages.
         """
-        # Change nothing until `list_all` has checked the new list of models.
-        directions = list(self.directions)
-        directions[index] = self._serve(loaded, self.threads[index])
-        self.models = list_all(directions)
-        self.directions = directions
-        self.loaded[index] = loaded
-
-    def _serve(self, loaded: LoadedModel, thread: ThreadPoolExecutor) -> list[ServedModel]:
         engine = loaded.translators[0].engine  # all directions share this engine
-        batcher = Batcher(engine, self.max_waiting, self.on_batch, thread)
-        return [ServedModel(translator, batcher, loaded.sha256) for translator in loaded.translators]
+        batcher = Batcher(engine, self.max_waiting, self.on_batch, self.threads[index])
+        new_models = [ServedModel(translator, batcher, loaded.sha256) for translator in loaded.translators]
+        # Two models whose languages differ only in region or script count as the same pair.
+        others = chain.from_iterable(self.directions[:index] + self.directions[index + 1 :])
+        for model, other in product(new_models, others):
+            if other.translates(model.source, model.target):
+                raise InputError(f"two models translate {model.source} to {model.target}", hint="serve one of them")
+        self.directions[index] = new_models
+
+    @property
+    def models(self) -> list[ServedModel]:
+        return list(chain.from_iterable(self.directions))
 
     def n_waiting(self) -> int:
         """Return the number of requests that wait for a model."""
-        batchers = {model.batcher for model in self.models}
-        return sum(len(batcher.waiting) for batcher in batchers)
+        return sum(models[0].batcher.n_waiting() for models in self.directions)
 
-    def pick(self, source: str, target: str | None, detected: Iterable[str] = ()) -> ServedModel:
+    def pick(self, source: str, target: str | None, detected: Mapping[str, float] | None = None) -> ServedModel:
         """Return the model for a language pair. Raises HTTPException 400 unless exactly one model fits.
 
-        If the source is "auto", `detected` may list the source languages of all models, the most probable first. If
-        a target is given, too, the result is the model that fits the target and has the most probable source language.
+        If the source is "auto", `detected` may have the probabilities of the source languages of all models. If a
+        target is given, too, the result is the model that fits the target and has the most probable source language.
         """
         candidates = [model for model in self.models if model.translates(source, target)]
         # Models with the same target have different sources, so the most probable source identifies one model.
-        ranking = list(detected)
-        if target is not None and ranking:
-            candidates.sort(key=lambda model: ranking.index(model.base_source))
-            del candidates[1:]
+        if candidates and target is not None and detected:
+            candidates = [max(candidates, key=lambda model: detected[model.base_source])]
         if len(candidates) == 1:
             return candidates[0]
         # Say what would fit.
@@ -143,23 +144,11 @@ class ServedModels:
         # of all is above 0.
         weights = {}
         for model in self.models:
-            code = model.base_source
-            weights[code] = known.get(two_letters(code), 0.0) + 1e-9
+            weights[model.base_source] = known.get(two_letters(model.base_source), 0.0) + 1e-9
         # 3. Normalize to percentages.
         total = sum(weights.values())
-        ranked = sorted(weights.items(), key=itemgetter(1), reverse=True)
-        return {code: round(100 * weight / total, 1) for code, weight in ranked}
-
-
-def list_all(directions: Iterable[Sequence[ServedModel]]) -> list[ServedModel]:
-    """Return the models of all directions as one list. Raises InputError if two translate the same languages."""
-    models: list[ServedModel] = []
-    # Two models whose languages differ only in region or script count as the same pair.
-    for model in chain.from_iterable(directions):
-        if any(other.translates(model.source, model.target) for other in models):
-            raise InputError(f"two models translate {model.source} to {model.target}", hint="serve one of them")
-        models.append(model)
-    return models
+        ranked = sorted(weights, key=weights.__getitem__, reverse=True)
+        return {code: round(100 * weights[code] / total, 1) for code in ranked}
 
 
 def name_of(code: str) -> str:

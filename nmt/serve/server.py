@@ -39,8 +39,7 @@ class Connection(H11Protocol):
         if len(self.connections) > self.limits.n_connections:
             # Close the connection that has waited longest for its client. At least the new connection is waiting.
             waiting = [connection for connection in self.connections if not connection.is_answered]
-            longest = min(waiting, key=lambda connection: connection.since)
-            longest.abort()
+            min(waiting, key=lambda connection: connection.since).abort()
 
     @property
     def is_answered(self) -> bool:
@@ -114,13 +113,12 @@ class Server(uvicorn.Server):
         await super().shutdown(sockets)
 
 
-def new_server(app: Guard, on_start: Callable[[], None] = lambda: None) -> Server:
+def new_server(app: Guard, on_start: Callable[[], None]) -> Server:
     """Create a server. On SIGTERM or Ctrl-C, the server answers the requests that it has received, then stops.
 
     `on_start` is called as soon as the server accepts connections and handles signals.
     """
     limits = app.limits
-    answer_s = int(limits.answer_s)
     config = uvicorn.Config(
         app,
         http=Connection,
@@ -131,7 +129,7 @@ def new_server(app: Guard, on_start: Callable[[], None] = lambda: None) -> Serve
         server_header=False,
         backlog=ACCEPTED_AT_ONCE,
         timeout_keep_alive=math.ceil(limits.stall_s),
-        timeout_graceful_shutdown=answer_s + 5,
+        timeout_graceful_shutdown=int(limits.answer_s) + 5,
     )
     for library in ("uvicorn", "python_multipart"):  # clients could fill the log with warnings of these libraries
         logging.getLogger(library).setLevel(logging.ERROR)

@@ -14,7 +14,8 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import Context
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from functools import partial
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +25,6 @@ from nmt.documents.markup import between_segments
 from nmt.translate.translator import Translator
 
 TURN_S = 0.02  # a turn ends at the first `check` after this time, in seconds
-PART_S = 0.02  # approximate time for which the engine works between two calls of `check`, in seconds
 LEAST_ITEMS = 4  # minimum number of sentences or pairs in a part; in smaller parts, some cores would have no work
 
 # The threads of all long jobs. A thread is kept for later jobs, because torch compiles its kernels again in a new
@@ -33,6 +33,7 @@ LEAST_ITEMS = 4  # minimum number of sentences or pairs in a part; in smaller pa
 THREADS = ThreadPoolExecutor(10_000, "nmt long job")
 
 Item = TypeVar("Item")
+Result = TypeVar("Result")
 Check = Callable[[], None]  # pauses a job whose turn is over; raises AbandonedError if no client waits for the job
 
 
@@ -43,24 +44,18 @@ class AbandonedError(Exception):
 class LongJob:
     """A function that works in turns. The function gets a `Check`, which it must call every few milliseconds."""
 
-    def __init__(
-        self,
-        function: Callable[[Check], Any],
-        done: asyncio.Future[Any],
-        after_turn: Callable[[], None] = lambda: None,
-    ) -> None:
-        """Create a job that has not started. If `done` is canceled, the function's next `check` raises AbandonedError.
+    def __init__(self, function: Callable[[Check], Any], done: asyncio.Future[Any]) -> None:
+        """Create a job that has not started.
 
-        The caller of `take_turn` must set the result of `done` and call `after_turn`.
+        If `done` is canceled, the job ends at its next `check`. The caller of `take_turn` must set the result of
+        `done`.
         """
         self.function = function
         self.done = done
-        self.after_turn = after_turn
         self.work: Future[Any] | None = None  # the function's future in `THREADS`; None before the first turn
         self._turn_until = 0.0
         self._turn_begins = threading.Semaphore(0)
         self._turn_ends = threading.Semaphore(0)
-        self._is_abandoned = False
 
     def take_turn(self) -> Future[Any]:
         """Let the function work until the turn is over or the function ends. Return the function's future.
@@ -69,7 +64,7 @@ class LongJob:
         """
         self._turn_until = time.monotonic() + TURN_S
         if self.work is None:
-            self.work = THREADS.submit(Context().run, self.function, self._check)
+            self.work = THREADS.submit(Context().run, self._work)
             self.work.add_done_callback(lambda _: self._turn_ends.release())
         else:  # the function continues after the `check` that ended its last turn
             self._turn_begins.release()
@@ -77,24 +72,25 @@ class LongJob:
         return self.work
 
     def abandon(self) -> None:
-        """Wake a job that gets no further turn, so that its current or next `check` raises AbandonedError."""
-        self._is_abandoned = True
+        """Cancel the result of a job that gets no further turn, and wake its thread, so that the thread ends."""
+        self.done.cancel()
         self._turn_begins.release()
 
-    def _check(self) -> None:
-        self._raise_if_abandoned()
+    def _work(self) -> Any:
+        self.check()  # the client may have left before the first turn
+        return self.function(self.check)
+
+    def check(self) -> None:
+        """Wait for the next turn if this turn is over. Raise AbandonedError if `done` is canceled."""
         if time.monotonic() >= self._turn_until:
             self._turn_ends.release()
             self._turn_begins.acquire()
-            self._raise_if_abandoned()
-
-    def _raise_if_abandoned(self) -> None:
-        if self._is_abandoned or self.done.cancelled():
+        if self.done.cancelled():
             raise AbandonedError
 
 
 def in_parts(translator: Translator, check: Check) -> Translator:
-    """Return a copy of a translator for a long job. The engine of the copy calls `check` about every `PART_S`.
+    """Return a copy of a translator for a long job. The engine of the copy calls `check` about every `TURN_S`.
 
     Parsers and writers of documents that run in the job's context call `check`, too.
     """
@@ -106,7 +102,7 @@ def in_parts(translator: Translator, check: Check) -> Translator:
 
 @dataclass
 class EngineInParts:
-    """An `Engine` that splits the work of another engine into parts of about `PART_S` and calls `check` after each."""
+    """An `Engine` that splits the work of another engine into parts of about `TURN_S` and calls `check` after each."""
 
     engine: Engine
     check: Check
@@ -114,7 +110,6 @@ class EngineInParts:
     def __post_init__(self) -> None:
         self.name, self.max_length = self.engine.name, self.engine.max_length
         self.explains, self.in_background = self.engine.explains, self.engine.in_background
-        self.tokens_per_s: dict[str, float] = {}  # kind of work -> speed in the last part of this kind
 
     def torch_engine(self, needed_for: str) -> "EngineInParts":
         return EngineInParts(self.engine.torch_engine(needed_for), self.check)
@@ -131,67 +126,53 @@ class EngineInParts:
         # A watched search must show all lines at each step, so it runs as a whole. `watch` itself calls `check`.
         if watch:
             return self.engine.start(requests, options, batch_size=batch_size, watch=watch)
-        return SearchInParts(self, requests, options, batch_size)
+
+        def search(part: Sequence[SearchRequest]) -> list[NBest]:
+            return self.engine.start(part, options, batch_size=batch_size, watch=None).result()
+
+        lengths = [len(request.tokens) for request in requests]
+        return SearchInParts(partial(self.in_parts, requests, lengths, search))
 
     def score(self, source: Sequence[list[int]], target: Sequence[list[int]]) -> list[list[float]]:
-        return self._pairs_in_parts("score", self.engine.score, source, target)
+        return self._pairs_in_parts(self.engine.score, source, target)
 
     def attention(self, source: Sequence[list[int]], target: Sequence[list[int]]) -> list[NDArray[np.float32]]:
-        return self._pairs_in_parts("attention", self.engine.attention, source, target)
+        return self._pairs_in_parts(self.engine.attention, source, target)
 
     def _pairs_in_parts(
-        self,
-        kind: str,
-        work: Callable[[list[list[int]], list[list[int]]], list[Item]],
-        source: Sequence[list[int]],
-        target: Sequence[list[int]],
-    ) -> list[Item]:
-        def work_on(part: Sequence[int]) -> list[Item]:
-            return work([source[i] for i in part], [target[i] for i in part])
+        self, work: Callable[..., list[Result]], source: Sequence[list[int]], target: Sequence[list[int]]
+    ) -> list[Result]:
+        def work_on(part: list[tuple[list[int], list[int]]]) -> list[Result]:
+            sources, targets = zip(*part, strict=True)
+            return work(sources, targets)
 
-        lengths = [len(tokens) + len(target[i]) for i, tokens in enumerate(source)]
-        return self.in_parts(kind, lengths, work_on)
+        pairs = list(zip(source, target, strict=True))
+        return self.in_parts(pairs, [len(s) + len(t) for s, t in pairs], work_on)
 
-    def in_parts(self, kind: str, lengths: Sequence[int], work: Callable[[Sequence[int]], list[Item]]) -> list[Item]:
-        """Call `work` with parts of the indices of all items, and `check` after each part.
+    def in_parts(
+        self, items: Sequence[Item], lengths: Sequence[int], work: Callable[[list[Item]], list[Result]]
+    ) -> list[Result]:
+        """Call `work` with parts of the items, and `check` after each part. Return one result per item, in order.
 
-        `lengths` has the number of tokens of each item. Returns the results of `work`, one per item, in order.
+        `lengths` has the number of tokens of each item.
         """
-        results: dict[int, Item] = {}
+        results: dict[int, Result] = {}
         # Sort the items by length, the longest first, because a batch of similar lengths has little padding.
-        order = sorted(range(len(lengths)), key=lengths.__getitem__, reverse=True)
+        order = sorted(range(len(items)), key=lengths.__getitem__, reverse=True)
+        n_items = LEAST_ITEMS
         while order:
-            # 1. Take as many items as fit into `PART_S` at the speed of the last part.
-            speed = self.tokens_per_s.get(kind, 0.0)
-            longest = max(lengths[order[0]], 1)
-            n_items = max(LEAST_ITEMS, int(speed * PART_S / longest))
             part = order[:n_items]
             del order[:n_items]
-            # 2. Work on these items.
             started = time.monotonic()
-            results |= zip(part, work(part), strict=True)
+            results |= zip(part, work([items[i] for i in part]), strict=True)
             seconds = max(time.monotonic() - started, 1e-4)
-            self.tokens_per_s[kind] = sum(lengths[i] for i in part) / seconds
-            # 3. Let other jobs go first if the turn is over.
+            # At the speed of this part, the next part takes `TURN_S`.
+            n_items = max(LEAST_ITEMS, int(len(part) * TURN_S / seconds))
             self.check()
-        return [results[i] for i in range(len(lengths))]
+        return [results[i] for i in range(len(items))]
 
 
-@dataclass
-class SearchInParts:
-    """A search that runs in its method `result`, in parts."""
+class SearchInParts(NamedTuple):
+    """A `RunningSearch` that runs in parts, in its method `result`."""
 
-    engine: EngineInParts
-    requests: Sequence[SearchRequest]
-    options: SearchOptions
-    batch_size: int
-
-    def result(self) -> list[NBest]:
-        lengths = [len(request.tokens) for request in self.requests]
-        return self.engine.in_parts("search", lengths, self.search)
-
-    def search(self, part: Sequence[int]) -> list[NBest]:
-        """Search for translations of the requests whose indices are given."""
-        requests = [self.requests[i] for i in part]
-        engine = self.engine.engine
-        return engine.start(requests, self.options, batch_size=self.batch_size, watch=None).result()
+    result: Callable[[], list[NBest]]

@@ -40,26 +40,33 @@ class V1:
         """Translate with n-best lists, scores and pieces; with `stream`, show the translation as it grows."""
         model, _ = await self.api.choose(request, body)
         options = model.options(body)
-        lines = self.api.split(schema.as_list(body.q), model.translator.encode_prefix(body.prefix))
+        lines = self.api.lines(schema.as_list(body.q))
+        if body.prefix and len(lines) != 1:
+            raise HTTPException(400, "prefix: is for a single line")
+        prefix = model.translator.encode_prefix(body.prefix)
+        units = [Unit(number, line, prefix) for number, line in enumerate(lines, 1)]
         if body.stream:
-            return StreamingResponse(self.stream(model, lines, options), media_type="text/event-stream")
-        return as_answer(model, await self.api.translate(model, lines, options))
+            return StreamingResponse(self.stream(model, units, options), media_type="text/event-stream")
+        return as_answer(model, await self.api.translate(model, units, options))
 
-    def stream(self, model: ServedModel, lines: list[Unit], options: TranslationOptions) -> AsyncIterator[str]:
+    def stream(self, model: ServedModel, units: list[Unit], options: TranslationOptions) -> AsyncIterator[str]:
         """Queue a translation and return its server-sent events.
 
         An async generator would queue the request only when the response has started. This function queues the request
         at once, so that a full queue raises QueueFullError before the response starts.
         """
+        loop = asyncio.get_running_loop()
         shown: asyncio.Queue[str] = asyncio.Queue()  # "partial" events; the empty string marks the end
-        texts = [""] * len(lines)  # the translation of each line so far
+        texts = [""] * len(units)  # the translation of each line so far
 
-        def show(line: int, text: str) -> None:
-            if text != texts[line]:  # send no event for an unchanged line: most steps of a search change few lines
-                texts[line] = text
-                shown.put_nowait(event("partial", {"line": line, "text": text}))
+        def show(new_texts: list[str]) -> None:
+            for line, text in enumerate(new_texts):
+                if text != texts[line]:  # send no event for an unchanged line: most steps of a search change few lines
+                    texts[line] = text
+                    partial = event("partial", {"line": line, "text": text})
+                    loop.call_soon_threadsafe(shown.put_nowait, partial)
 
-        future = model.batcher.translate(model.translator, lines, options, show)
+        future = model.batcher.translate(model.translator, units, options, show)
         # Mark the end of the queue when the search ends, even if it fails or is canceled.
         future.add_done_callback(lambda _: shown.put_nowait(""))
 
@@ -69,7 +76,6 @@ class V1:
                     while partial := await shown.get():
                         yield partial
                     translations = await future
-                self.api.count(translations)
                 yield event("done", as_answer(model, translations).model_dump())
             except HTTPException as error:
                 yield event("error", {"error": error.detail})
@@ -94,7 +100,7 @@ class V1:
         """Call `function` as a long job, with the arguments of `insight.explain.explain`, and return the response."""
         model, _ = await self.api.choose(request, body)
         options = model.options(body)
-        self.api.split([body.q])  # only to check the limits
+        self.api.lines([body.q])  # only to check the limits
         # Return all hypotheses of the beam.
         settings = options.changed(n_best=options.beam).model_dump()
 

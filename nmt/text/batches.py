@@ -7,6 +7,7 @@ models.
 """
 
 import functools
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import NamedTuple
@@ -49,11 +50,6 @@ class Batch:
         return int((self.tgt_out != PAD).sum())
 
     @property
-    def n_source_tokens(self) -> int:
-        """The number of source tokens: EOS is counted, padding is not."""
-        return int((self.src != PAD).sum())
-
-    @property
     def n_positions(self) -> int:
         """The number of tokens of both sides, padding included."""
         return self.src.numel() + self.tgt_out.numel()
@@ -66,23 +62,13 @@ class Batch:
         """
         if n == 1:
             return [self]
-        # 1. Find by bisection the smallest limit of positions per batch for which n batches suffice.
+        # Find the smallest limit of positions per batch for which n batches suffice.
         lengths, _ = self._by_length()
-        too_low = int(lengths.sum()) // n - 1
-        enough = self.n_positions
-        while enough - too_low > 1:
-            middle = (too_low + enough) // 2
-            if len(slices_within(lengths, middle)) <= n:
-                enough = middle
-            else:
-                too_low = middle
-
-        # 2. Split the pairs with this limit, and add dummy batches.
-        parts = self.cut(enough)
+        limits = range(int(lengths.sum()) // n, self.n_positions)
+        index = bisect_left(limits, True, key=lambda limit: len(slices_within(lengths, limit)) <= n)
+        parts = self.cut(limits.start + index)
         dummy = Batch(self.src[:1], self.tgt_in[:1], torch.full_like(self.tgt_out[:1], PAD), [])
-        while len(parts) < n:
-            parts.append(dummy)
-        return parts
+        return parts + [dummy] * (n - len(parts))
 
     def cut(self, max_positions: int) -> list["Batch"]:
         """Sort the pairs by length, and split them into as few batches of at most `max_positions` as possible.
@@ -94,8 +80,10 @@ class Batch:
         lengths, rows = self._by_length()
         batches = []
         for part in slices_within(lengths, max_positions):
+            i = rows[part]
             n_source, n_target = lengths[part].max(0)
-            batches.append(self._take(rows[part], n_source, n_target))
+            lines = [self.lines[row] for row in i]
+            batches.append(Batch(self.src[i, :n_source], self.tgt_in[i, :n_target], self.tgt_out[i, :n_target], lines))
         return batches
 
     def _by_length(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -110,11 +98,6 @@ class Batch:
         rows = lengths.max(1).argsort(kind="stable")
         return lengths[rows], rows
 
-    def _take(self, rows: NDArray[np.int64], n_source: int, n_target: int) -> "Batch":
-        """Return a batch of these rows, with `n_source` columns of the source and `n_target` columns of the target."""
-        lines = [self.lines[row] for row in rows]
-        return Batch(self.src[rows, :n_source], self.tgt_in[rows, :n_target], self.tgt_out[rows, :n_target], lines)
-
     def to(self, device: torch.device) -> "Batch":
         """Return the batch with its tensors on a device."""
         src, tgt_in, tgt_out = (side.to(device, non_blocking=True) for side in (self.src, self.tgt_in, self.tgt_out))
@@ -123,8 +106,7 @@ class Batch:
 
 def pad(sequences: Sequence[Sequence[int]]) -> Tensor:
     """Pad sequences of token ids on the right. Returns an int64 tensor of shape (B, longest)."""
-    longest = max(map(len, sequences))
-    padding = [PAD] * longest
+    padding = [PAD] * max(map(len, sequences))
     return torch.tensor([[*ids, *padding[len(ids) :]] for ids in sequences])
 
 
@@ -154,8 +136,7 @@ def slices_within(lengths: NDArray[np.int64], max_positions: int) -> list[slice]
         # length of its longest target, and the number of its positions.
         longest = np.maximum.accumulate(lengths[start:]).sum(1)
         n_positions = longest * np.arange(1, len(longest) + 1)
-        n_fitting = int(n_positions.searchsorted(max_positions, "right"))
-        end = start + max(n_fitting, 1)
+        end = start + max(int(n_positions.searchsorted(max_positions, "right")), 1)
         slices.append(slice(start, end))
         start = end
     return slices
@@ -172,8 +153,7 @@ def cut_batches(lengths: Sequence[tuple[int, int]] | NDArray[np.int64], batch_to
     """
     source, target = np.reshape(lengths, (-1, 2)).T
     longest = np.maximum(source, target)
-    difference = source - target
-    alternating = np.where(longest % 2, difference, -difference)
+    alternating = (source - target) * np.where(longest % 2, 1, -1)
     order = np.lexsort((alternating, longest))  # np.lexsort sorts by the last key first
     batches: list[list[int]] = []
     for i, length in zip(order.tolist(), longest[order].tolist(), strict=True):

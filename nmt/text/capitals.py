@@ -41,17 +41,10 @@ def in_sentence_case(source: str, tokenizer: Tokenizer) -> tuple[str, Style]:
     If `source` is no headline, it is returned unchanged, with a function that changes nothing.
     """
     tag, text = tokenizer.split_tag(source)
-    n_lower = 0  # number of letters in the long words that are written in lower case
-    for word in text.split():
-        if len(word) > SHORT_IN_TITLE and word.islower() and word.isalpha():
-            n_lower += len(word)
-    if n_lower > (1 - CAPITALS) * len(text):  # a fast check that rules out most texts
-        return source, str
     # A headline in CAPITALS has several words, and few letters in lower case.
     words = HEADLINE_WORD.findall(text)
     letters = [character for character in text if character.isalpha()]
-    n_capitals = sum(map(str.isupper, letters))
-    if len(words) > 1 and n_capitals >= CAPITALS * len(letters):
+    if len(words) > 1 and sum(map(str.isupper, letters)) >= CAPITALS * len(letters):
         return tag + recased(text, tokenizer), str.upper
     if is_title(words, tokenizer):
         return tag + recased(text, tokenizer, title=True), in_title_case
@@ -64,21 +57,18 @@ def is_title(words: list[str], tokenizer: Tokenizer) -> bool:
     if not words or any(word[0].islower() for word in long_words):
         return False
     # German nouns always begin with a capital, so only words whose usual case is lower case are evidence.
-    evidence = 1 if all(word[0].isupper() for word in words) else 0
+    evidence = int(all(word[0].isupper() for word in words))
     for word in words[1:]:
-        if not word[1:].islower():
-            continue
-        if n_pieces(word.lower(), tokenizer) == 1 < n_pieces(word, tokenizer):
+        if word[1:].islower() and n_pieces(word.lower(), tokenizer) == 1 < n_pieces(word, tokenizer):
             evidence += 1
     return evidence >= EVIDENCE
 
 
 def n_pieces(word: str, tokenizer: Tokenizer) -> int:
     """Return the number of pieces of a word; if a letter has no piece, add the length of the word as a penalty."""
-    pieces = tokenizer.pieces(tokenizer.encode_untagged(word))
-    if any(NO_PIECE.fullmatch(piece) for piece in pieces):
-        return len(pieces) + len(word)
-    return len(pieces)
+    pieces = tokenizer.segmented(word)
+    is_unknown = any(NO_PIECE.fullmatch(piece) for piece in pieces)
+    return len(pieces) + (len(word) if is_unknown else 0)
 
 
 def recased(text: str, tokenizer: Tokenizer, *, title: bool = False) -> str:
@@ -98,21 +88,15 @@ def recased(text: str, tokenizer: Tokenizer, *, title: bool = False) -> str:
         is_longer = len(lower) != len(word) or len(capitalized) != len(word)
         if is_acronym or is_longer:
             return word
-        n_lower, n_capitalized = n_pieces(lower, tokenizer), n_pieces(capitalized, tokenizer)
         is_first = BEFORE_SENTENCE.search(text, max(match.start() - 10, 0), match.start())
-        if is_first and n_capitalized <= n_lower + 1:  # otherwise, the model knows no capitals
+        knows_capitals = n_pieces(capitalized, tokenizer) <= n_pieces(lower, tokenizer) + 1
+        if is_first and knows_capitals:
             return capitalized
-        n_of_forms = {lower: n_lower, capitalized: n_capitalized, word: n_pieces(word, tokenizer)}
-        return min(n_of_forms, key=lambda form: n_of_forms[form])
+        return min(lower, capitalized, word, key=lambda form: n_pieces(form, tokenizer))
 
     return HEADLINE_WORD.sub(usual, text)
 
 
 def in_title_case(text: str) -> str:
     """Return the text with the first letter of each word in upper case."""
-
-    def capitalized(match: re.Match[str]) -> str:
-        word = match[0]
-        return word[0].upper() + word[1:]
-
-    return HEADLINE_WORD.sub(capitalized, text)
+    return HEADLINE_WORD.sub(lambda word: word[0][0].upper() + word[0][1:], text)

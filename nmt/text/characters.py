@@ -52,8 +52,7 @@ class KnownCharacters:
 
     def with_compatible(self, text: str) -> str:
         """Replace unknown characters by known characters with the same meaning (NFKC), such as U+FB01 by "fi"."""
-        forms = {ord(character): self.compatible(character) for character in self.unknown(text)}
-        return text.translate(forms)
+        return text.translate({ord(character): self.compatible(character) for character in self.unknown(text)})
 
     def compatible(self, character: str) -> str:
         """Return known characters with the same meaning as an unknown character.
@@ -92,12 +91,10 @@ class KnownCharacters:
             return character
 
         # 2. Otherwise, try the letter in lower case and without accents, or a space.
-        forms = []
-        if character.isalpha():
-            letter = without_accents(character)
-            forms = [character.lower(), letter, letter.lower()]
-        elif character.isspace():
-            forms = [" "]
+        if character.isspace():
+            return " "
+        letter = without_accents(character)
+        forms = [character.lower(), letter, letter.lower()] if character.isalpha() else []
         return next((form for form in forms if form in self.characters), "")
 
 
@@ -115,15 +112,11 @@ def learned_in_bytes(pieces: Sequence[str], ids: NDArray[Any]) -> str:
     epochs of fine-tuning on texts in which a new letter occurred 1, 2, 3 and 5 times, words with this letter were right
     in 69, 97, 94 and 100 % of new sentences. The result is empty if the vocabulary has no byte pieces.
     """
-    byte_of = np.full(len(pieces), -1, np.int16)  # the byte of each token id, -1 for other pieces
-    for i, piece in enumerate(pieces):
-        if BYTE.fullmatch(piece):
-            byte_of[i] = int(piece[1:-1], 16)
+    # The byte of each token id, -1 for other pieces.
+    byte_of = np.array([int(piece[1:-1], 16) if BYTE.fullmatch(piece) else -1 for piece in pieces], np.int16)
     counts: Counter[str] = Counter()
     decoder = codecs.getincrementaldecoder("utf-8")("replace")  # completes a character that is split between two parts
     for start in range(0, len(ids), COUNTED_IDS):
         part = byte_of[ids[start : start + COUNTED_IDS]]
-        spelled = part[part >= 0].astype(np.uint8).tobytes()
-        counts.update(decoder.decode(spelled))
-    frequent = [character for character, n in counts.items() if n >= MIN_OCCURRENCES]
-    return "".join(sorted(frequent))
+        counts.update(decoder.decode(part[part >= 0].astype(np.uint8).tobytes()))
+    return "".join(sorted(character for character, n in counts.items() if n >= MIN_OCCURRENCES))

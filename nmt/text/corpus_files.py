@@ -42,8 +42,7 @@ class RaggedArray:
     @classmethod
     def from_lists(cls, rows: Sequence[Sequence[int]], dtype: Any = np.int64) -> "RaggedArray":
         ends = np.cumsum([0, *map(len, rows)])
-        numbers = itertools.chain.from_iterable(rows)
-        values = np.fromiter(numbers, dtype, count=int(ends[-1]))
+        values = np.fromiter(itertools.chain.from_iterable(rows), dtype)
         return cls(values, ends[:-1], ends[1:])
 
     @classmethod
@@ -57,10 +56,7 @@ class RaggedArray:
 
     def compact(self, index: NDArray[Any]) -> "RaggedArray":
         """Return an array with copies of the rows with these indices, without the values of all other rows."""
-        rows = [self.row(i) for i in index]
-        ends = np.cumsum([0, *map(len, rows)])
-        values = np.concatenate([self.values[:0], *rows])
-        return RaggedArray(values, ends[:-1], ends[1:])
+        return self.from_lists([self[i] for i in index], self.values.dtype)
 
     @property
     def lengths(self) -> NDArray[np.int64]:
@@ -156,23 +152,15 @@ class Pairs:
 
     def __getitem__(self, i: int) -> Pair:
         line = int(self.lines[i])
-        source = self.source.text(line - 1)
-        target = self.target.text(line - 1)
-        for corpus in self.ranges:
-            if line <= corpus.last_line:
-                return Pair(line, source, target, corpus.languages)
-        return Pair(line, source, target)
+        languages = next((corpus.languages for corpus in self.ranges if line <= corpus.last_line), "")
+        return Pair(line, self.source.text(line - 1), self.target.text(line - 1), languages)
 
     def __iter__(self) -> Iterator[Pair]:
         return map(self.__getitem__, range(len(self)))
 
 
-class Columns(NamedTuple):
-    """A chunk of pairs as three lists, because lists are faster to send to another process than `Pair` objects."""
-
-    source: list[str]
-    target: list[str]
-    languages: list[str]
+# The sources, targets and languages of some pairs. Lists are faster to send to another process than `Pair` objects.
+Columns = tuple[list[str], list[str], list[str]]
 
 
 class Digested(NamedTuple):
@@ -180,30 +168,25 @@ class Digested(NamedTuple):
 
     source: RaggedArray
     target: RaggedArray
-    source_digests: Digests
-    target_digests: Digests
-    pair_digests: Digests  # digest of source, target and languages together
-    is_blank: NDArray[np.bool_]  # whether the source or the target of each pair is blank
+    arrays: dict[str, NDArray[Any]]  # the content of the other files by name, see `write_pairs`
 
 
 def write_pairs(directory: Path, pairs: Iterable[Pair]) -> int:
     """Append pairs to the files of a directory. Returns the number of pairs that the files then contain.
 
-    The files are: `source` and `target` (texts, see `append_rows`), `lines` (line numbers), `blank` (bool), and
-    `source.digest`, `target.digest` and `pair.digest` (uint64, to find equal texts).
+    The files are: `source` and `target` (texts, see `append_rows`), `lines` (line numbers), `blank` (bool, whether a
+    side is blank), and `source.digest`, `target.digest` and `pair.digest` (uint64, to find equal texts). The digest of
+    a pair includes its languages.
     """
     lines = directory / "lines"
     n_lines = lines.stat().st_size // 8 if lines.exists() else 0
     for chunk in in_parallel(digest_pairs, columns_of(pairs)):
         append_rows(directory / "source", chunk.source)
         append_rows(directory / "target", chunk.target)
-        append(directory / "source.digest", chunk.source_digests)
-        append(directory / "target.digest", chunk.target_digests)
-        append(directory / "pair.digest", chunk.pair_digests)
-        append(directory / "blank", chunk.is_blank)
-        first_line = n_lines + 1
-        n_lines += len(chunk.is_blank)
-        append(lines, np.arange(first_line, n_lines + 1))
+        for name, values in chunk.arrays.items():
+            append(directory / name, values)
+        append(lines, np.arange(n_lines + 1, n_lines + 1 + len(chunk.source)))
+        n_lines += len(chunk.source)
     return n_lines
 
 
@@ -211,25 +194,22 @@ def columns_of(pairs: Iterable[Pair]) -> Iterator[Columns]:
     """Yield chunks of at most `CHUNK` pairs."""
     stream = iter(pairs)
     while chunk := list(itertools.islice(stream, CHUNK)):
-        source = [pair.source for pair in chunk]
-        target = [pair.target for pair in chunk]
-        yield Columns(source, target, [pair.languages for pair in chunk])
+        sources = [pair.source for pair in chunk]
+        targets = [pair.target for pair in chunk]
+        yield sources, targets, [pair.languages for pair in chunk]
 
 
-def digest_pairs(pairs: Columns) -> Digested:
+def digest_pairs(columns: Columns) -> Digested:
     """Encode pairs in UTF-8 and compute their digests. This function runs in child processes."""
-    source = digests_of(map(str.encode, pairs.source))
-    target = digests_of(map(str.encode, pairs.target))
-    languages = digests_of(map(str.encode, pairs.languages))
+    sources, targets, _ = columns
+    source, target, languages = (digests_of(map(str.encode, column)) for column in columns)
+    blank = np.array([*map(is_blank, sources)]) | np.array([*map(is_blank, targets)])
     pair = source * GOLDEN + target + languages
-    blank_source = np.array([*map(is_blank, pairs.source)], bool)
-    blank_target = np.array([*map(is_blank, pairs.target)], bool)
-    texts = RaggedArray.from_texts(pairs.source), RaggedArray.from_texts(pairs.target)
-    return Digested(*texts, source, target, pair, blank_source | blank_target)
+    arrays = {"source.digest": source, "target.digest": target, "pair.digest": pair, "blank": blank}
+    return Digested(RaggedArray.from_texts(sources), RaggedArray.from_texts(targets), arrays)
 
 
 def digests_of(texts: Iterable[bytes]) -> Digests:
     """Return a 64-bit digest of each text. Among 100M different texts, a collision has probability 0.0003."""
-    hashes = (hashlib.blake2b(text, digest_size=8) for text in texts)
-    digests = b"".join(digest.digest() for digest in hashes)
-    return np.frombuffer(digests, np.uint64)
+    digests = [hashlib.blake2b(text, digest_size=8).digest() for text in texts]
+    return np.frombuffer(b"".join(digests), np.uint64)

@@ -10,7 +10,6 @@ its translations: see `nmt.decode.constraints`.
 import logging
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
@@ -45,11 +44,11 @@ def read_glossary(path: Path) -> dict[str, str]:
     for number, line in enumerate(iter_lines([path]), 1):
         if not line.strip() or line.startswith("#"):
             continue
-        source, _, target = (part.strip() for part in line.partition("\t"))
-        is_pair = source and target and line.count("\t") == 1
-        if not is_pair or len(TERM_WORD.findall(source)) > MAX_WORDS:
+        pair = [term.strip() for term in line.split("\t")]
+        if len(pair) != 2 or not all(pair) or len(TERM_WORD.findall(pair[0])) > MAX_WORDS:
             hint = f"write: source term of at most {MAX_WORDS} words, TAB, target term"
             raise InputError(f"{path}, line {number}, is no pair of terms: {line!r:.60}", hint=hint)
+        source, target = pair
         if terms.setdefault(source, target) != target:
             raise InputError(f"{path}, line {number}, translates '{source}' again", hint="keep one translation")
     return terms
@@ -100,33 +99,11 @@ def required_tokens(text: str, glossary: Terms, tokenizer: Tokenizer, room: int,
 
 def annotated(text: str, terms: Sequence[tuple[Span, str]]) -> str:
     """Return the text with the translation of each term after the term. `terms` must be in ascending order."""
-    ends, notes = [], []
+    notes = []
     for (_, end), target in terms:
         space = "" if UNSPACED.match(target) else " "
-        ends.append((end, end))
-        notes.append(f"{TERM}{space}{target}{END}")
-    return replaced(text, ends, notes)
-
-
-@dataclass(order=True)
-class LinkedTerm:
-    """A source term and its translation in a training pair, given by their positions."""
-
-    source_start: int
-    source_end: int
-    target_start: int
-    target_end: int
-    translation: str = ""  # the annotation: what the model has to write
-
-    @property
-    def target_span(self) -> Span:
-        """The start and end of the translation in the target."""
-        return self.target_start, self.target_end
-
-    def is_before(self, other: "LinkedTerm", source: str, target: str) -> bool:
-        """Return whether `other` follows this term on both sides, after a single space."""
-        between = source[self.source_end : other.source_start], target[self.target_end : other.target_start]
-        return between == (" ", " ")
+        notes.append(((end, end), f"{TERM}{space}{target}{END}"))
+    return replaced(text, notes)
 
 
 def with_terms(
@@ -144,24 +121,32 @@ def with_terms(
     # 1. Choose some terms and their translations. Sort the terms by their places in the source.
     n = random.randint(1, MAX_TERMS) if random.random() < ANNOTATED else 0
     chosen = sorted(random.sample(terms, min(n, len(terms))))
-    for term in chosen:
+    notes, replacements = [], []
+    for source_span, (start, end) in chosen:
         is_exchanged = random.random() < EXCHANGED
-        term.translation = random.choice(other_words) if is_exchanged else target[slice(*term.target_span)]
+        translation = random.choice(other_words) if is_exchanged else target[start:end]
+        notes.append((source_span, translation))
+        replacements.append(((start, end), translation))
 
     # 2. In the target, replace the translation of each term. In the source, write this translation behind the term.
-    notes = [((term.source_start, term.source_end), term.translation) for term in chosen]
-    chosen.sort(key=lambda term: term.target_span)
-    target = replaced(target, [term.target_span for term in chosen], [term.translation for term in chosen])
-    return annotated(source, notes), target
+    return annotated(source, notes), replaced(target, sorted(replacements))
 
 
-def joined_terms(source: str, target: str, links: Iterable[tuple[Span, Span]], random: Random) -> list[LinkedTerm]:
-    """Return the linked words as terms. Some linked words that are neighbors on both sides are joined to one term."""
-    terms: list[LinkedTerm] = []
-    for (source_start, source_end), (target_start, target_end) in links:
-        term = LinkedTerm(source_start, source_end, target_start, target_end)
-        if terms and terms[-1].is_before(term, source, target) and random.random() < JOINED:
-            terms[-1].source_end, terms[-1].target_end = source_end, target_end
-        else:
-            terms.append(term)
+def joined_terms(
+    source: str, target: str, links: Iterable[tuple[Span, Span]], random: Random
+) -> list[tuple[Span, Span]]:
+    """Return the linked words as terms, each with its spans in source and target.
+
+    Linked words that follow each other after a single space on both sides are joined to one term with probability
+    `JOINED`.
+    """
+    terms: list[tuple[Span, Span]] = []
+    for source_span, target_span in links:
+        if terms:
+            (source_start, source_end), (target_start, target_end) = terms[-1]
+            is_next = source[source_end : source_span[0]] == target[target_end : target_span[0]] == " "
+            if is_next and random.random() < JOINED:
+                terms[-1] = (source_start, source_span[1]), (target_start, target_span[1])
+                continue
+        terms.append((source_span, target_span))
     return terms

@@ -5,13 +5,11 @@ one warning per file. All other text stays unchanged. This module does not depen
 """
 
 import codecs
-import contextlib
 import gzip
 import itertools
 import logging
 import os
 import queue
-import stat
 import threading
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
@@ -27,7 +25,6 @@ log = logging.getLogger("nmt")
 BOM = b"\xef\xbb\xbf"
 UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 MAX_BAD_SHARE = 0.01  # maximum share of lines with bad UTF-8 in a file of a corpus, 0-1
-N_EXAMPLES = 3  # number of bad lines that a warning names
 MAX_LINE_BYTES = 100_000_000  # maximum length of a line, in bytes; a longer line is probably a decompression bomb
 
 
@@ -48,8 +45,7 @@ class Pair:
         """
         if not self.languages:
             return self.source
-        _, _, target_language = self.languages.partition("-")
-        return tag_of(target_language) + self.source
+        return tag_of(self.languages.partition("-")[2]) + self.source
 
 
 def decode_lines(stream: Iterable[bytes], name: str, *, strict: bool = False) -> Iterator[str]:
@@ -60,7 +56,7 @@ def decode_lines(stream: Iterable[bytes], name: str, *, strict: bool = False) ->
     """
     n_lines = n_bad = 0
     is_utf16 = False
-    examples = []  # places of the first bad lines
+    example = ""  # place of the first bad line
     with reading(name):
         for n_lines, raw in enumerate(stream, 1):
             line = raw.removesuffix(b"\n").removesuffix(b"\r")
@@ -71,20 +67,19 @@ def decode_lines(stream: Iterable[bytes], name: str, *, strict: bool = False) ->
                 text = line.decode()
             except UnicodeDecodeError as error:
                 n_bad += 1
-                if n_bad <= N_EXAMPLES:
-                    examples.append(f"line {n_lines} at byte {error.start + 1}")
+                example = example or f"line {n_lines} at byte {error.start + 1}"
                 text = line.decode(errors="replace")
             yield text
 
     # Report bad lines once, after the last line.
     if not n_bad:
         return
-    if n_bad > N_EXAMPLES:
-        examples.append("…")
-    message = f"{name} is not UTF-8 in {n_bad:,} of {n_lines:,} lines ({', '.join(examples)})"
+    others = ", …" if n_bad > 1 else ""
+    message = f"{name} is not UTF-8 in {n_bad:,} of {n_lines:,} lines ({example}{others})"
     if strict and (n_bad > MAX_BAD_SHARE * n_lines or is_utf16):
-        hint = "convert it to UTF-8, `nmt check` guesses its encoding; or set data.allow_bad_utf8=true"
-        raise DataError(message, hint=hint)
+        raise DataError(
+            message, hint="convert it to UTF-8, `nmt check` guesses its encoding; or set data.allow_bad_utf8=true"
+        )
     log.warning("%s; bad bytes are replaced by U+FFFD", message)
 
 
@@ -94,11 +89,7 @@ def reading(name: str, hint: str = "check the path, and that you may read it") -
 
 
 def raw_lines(stream: BinaryIO | gzip.GzipFile, name: str) -> Iterator[bytes]:
-    """Yield the lines of a stream as bytes. Raises DataError if a line is too long, or if the stream is a device."""
-    with contextlib.suppress(OSError):  # a stream without a descriptor is not a device
-        is_device = stat.S_ISCHR(os.fstat(stream.fileno()).st_mode) and not stream.isatty()
-        if is_device and name not in ("stdin", os.devnull):
-            raise DataError(f"{name} is a device, not a file", hint="give a file of text")
+    """Yield the lines of a stream as bytes. Raises DataError if a line is too long."""
     # Read at most one byte more than a line may have, so that an endless line does not fill the memory.
     number = 0
     while line := stream.readline(MAX_LINE_BYTES + 1):
@@ -111,8 +102,10 @@ def raw_lines(stream: BinaryIO | gzip.GzipFile, name: str) -> Iterator[bytes]:
 def open_bytes(path: Path) -> BinaryIO | gzip.GzipFile:
     """Open a file to read bytes. A file whose name ends in `.gz` is decompressed.
 
-    Raises DataError if the file cannot be opened.
+    Raises DataError if the file cannot be opened, or is a device, which may never end.
     """
+    if path.is_char_device() and str(path) not in ("/dev/stdin", os.devnull):
+        raise DataError(f"{path} is a device, not a file", hint="give a file of text")
     with reading(str(path)):
         return gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb")
 
@@ -150,12 +143,12 @@ def n_lines_left(stream: BinaryIO | gzip.GzipFile) -> int:
     """Count the lines that are left in a seekable stream, without changing its position."""
     start = stream.tell()
     n_lines = 0
-    ends_in_line = False  # whether the last line lacks its line end
+    end = b"\n"  # the last byte that was read
     while part := stream.read(2**20):
         n_lines += part.count(b"\n")
-        ends_in_line = not part.endswith(b"\n")
+        end = part[-1:]
     stream.seek(start)
-    return n_lines + 1 if ends_in_line else n_lines
+    return n_lines if end == b"\n" else n_lines + 1  # the last line may lack its line end
 
 
 def iter_lines(paths: Iterable[Path], *, strict: bool = False) -> Generator[str]:
@@ -175,11 +168,8 @@ def iter_pairs(source: Sequence[Path], target: Sequence[Path], *, strict: bool =
     n_pairs = 0
     for source_line, target_line in itertools.zip_longest(source_lines, target_lines):
         if source_line is None or target_line is None:  # count all lines of the longer side
-            n_source = n_target = n_pairs
-            if target_line is None:
-                n_source += 1 + sum(1 for _ in source_lines)
-            else:
-                n_target += 1 + sum(1 for _ in target_lines)
+            n_longer = n_pairs + 1 + sum(1 for _ in itertools.chain(source_lines, target_lines))
+            n_source, n_target = (n_pairs, n_longer) if source_line is None else (n_longer, n_pairs)
             reason = f"{source_name} has {n_source} lines but {target_name} has {n_target}"
             hint = "line N of one side must translate line N of the other; find where they part"
             raise DataError(reason, hint=hint)
@@ -191,7 +181,7 @@ def iter_pairs(source: Sequence[Path], target: Sequence[Path], *, strict: bool =
 
 def is_blank(text: str) -> bool:
     """Return whether a line has nothing to translate. Blank lines are copied: the model never reads them."""
-    return all(character.isspace() or character in "\0\ufeff" for character in text)
+    return not text.replace("\0", "").replace("\ufeff", "").strip()
 
 
 def one_line(text: str) -> str:

@@ -1,6 +1,5 @@
 """Random choices of training pairs that depend only on a seed: permutations, mixtures of corpora, held-out pairs."""
 
-import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -24,8 +23,7 @@ def shuffled(index: Numbers, n: int, seed: int) -> Numbers:
     must keep its order of pairs and its dev pairs. So numpy's permutation, which may change between versions of numpy,
     is not used.
     """
-    n_bits = (n - 1).bit_length()
-    n_half_bits = max(n_bits + 1, 2) // 2
+    n_half_bits = max((n - 1).bit_length() + 1, 2) // 2
     mask = (1 << n_half_bits) - 1
     keys = [seed_of(seed, number) << 32 for number in range(ROUNDS)]
     entries: NDArray[Any] = index.astype(np.uint64)  # arithmetic modulo 2^64
@@ -62,12 +60,11 @@ class Mixture:
     sizes: Sequence[int]  # number of pairs of each corpus; the corpora are concatenated
     shares: Sequence[float]  # share of an epoch's pairs, 0-1, for each corpus except the first
 
-    @functools.cached_property
+    @property
     def n_drawn(self) -> list[int]:
         """The number of pairs of each corpus in an epoch."""
         n_epoch = self.sizes[0] / (1 - sum(self.shares))
-        from_others = [max(round(share * n_epoch), 1) for share in self.shares]
-        return [self.sizes[0], *from_others]
+        return [self.sizes[0], *(max(round(share * n_epoch), 1) for share in self.shares)]
 
     @property
     def n_pairs(self) -> int:
@@ -82,8 +79,7 @@ class Mixture:
         """
         indices = entries.copy()  # the first corpus is read once in each epoch, in order
         first_pair = first_entry = self.sizes[0]  # the first index and the first position of the corpus in the loop
-        for number, n_in_epoch in enumerate(self.n_drawn[1:]):
-            size = self.sizes[number + 1]
+        for number, (size, n_in_epoch) in enumerate(zip(self.sizes[1:], self.n_drawn[1:], strict=True)):
             is_inside = (entries >= first_entry) & (entries < first_entry + n_in_epoch)
             # Count the pairs of this corpus that are read before each entry, and split this number into complete passes
             # over the corpus and a position in the next pass.
@@ -93,8 +89,7 @@ class Mixture:
             for i in np.unique(passes):
                 # Each pass has its own order.
                 in_pass = passes == i
-                seed_of_pass = seed_of(seed, number, int(i), 0)
-                chosen[in_pass] = shuffled(positions[in_pass], size, seed_of_pass)
+                chosen[in_pass] = shuffled(positions[in_pass], size, seed_of(seed, number, int(i), 0))
             indices[is_inside] = first_pair + chosen
             first_pair += size
             first_entry += n_in_epoch
@@ -116,24 +111,18 @@ def hold_out(
     Returns:
         the sorted indices of the held-out pairs, and a mask of the pairs that remain.
     """
-    if n_candidates is None:
-        n_candidates = len(source)
     # Sort the candidates by how often their sentences occur. Equally frequent candidates are in a random order.
-    n_alike = n_occurrences(source) + n_occurrences(target)
-    order = shuffled(np.arange(n_candidates), n_candidates, seed)
-    by_rarity = np.lexsort((order, n_alike[:n_candidates]))
-    chosen = by_rarity[:n_held_out]
-    shares_source = np.isin(source, source[chosen])
-    shares_target = np.isin(target, target[chosen])
-    return np.sort(chosen), ~(shares_source | shares_target)
+    n_alike = (n_occurrences(source) + n_occurrences(target))[:n_candidates]
+    order = shuffled(np.arange(len(n_alike)), len(n_alike), seed)
+    chosen = np.lexsort((order, n_alike))[:n_held_out]
+    shares_sentence = np.isin(source, source[chosen]) | np.isin(target, target[chosen])
+    return np.sort(chosen), ~shares_sentence
 
 
 def first_occurrences(digests: Digests) -> NDArray[np.bool_]:
     """Return a mask that is true for each digest that occurs for the first time."""
-    is_first = np.zeros(len(digests), bool)
     _, first_indices = np.unique(digests, return_index=True)
-    is_first[first_indices] = True
-    return is_first
+    return np.isin(np.arange(len(digests)), first_indices)
 
 
 def n_occurrences(digests: Digests) -> Numbers:

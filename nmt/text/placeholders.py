@@ -44,7 +44,7 @@ SPAN = re.compile(f"(?:{'|'.join(KINDS)})+")  # adjacent placeholders are one sp
 EQUAL_WORD = re.compile(LONG_WORD)  # a word that counts as a placeholder in training if both sides have it
 NUMBER = re.compile(_NUMBER)
 TOKEN = re.compile(f"⟦[1-6]⟧|{PLAIN_WORD}")  # the units of word alignment
-SYMBOL = re.compile(r"(\s?)(⟦[1-6]⟧)")
+SYMBOL = re.compile("⟦[1-6]⟧")
 MARK = re.compile(rf"(\s?)(⟦[1-6]⟧|{_NUMBER})")
 NO_SPACE = re.compile(r"[\s.,;:!?)…]|\Z")
 FINAL = re.compile(FINAL_MARKS)
@@ -92,9 +92,9 @@ def inserted(text: str, position: int, span: str, touches_left: bool = False, to
     """
     before, after = text[:position], text[position:]
     if not touches_left and SPACE_AFTER.match(before[-1:]):
-        before += " "
+        span = " " + span
     if not touches_right and SPACE_BEFORE.match(after):
-        after = " " + after
+        span += " "
     return before + span + after
 
 
@@ -115,8 +115,7 @@ def with_symbols(source: str, target: str, links: Iterable[tuple[Span, Span]]) -
     # Assign the symbols in the order of the places in the source. The target may have the symbols in another order.
     symbols = sorted(random.sample(SYMBOLS, len(places)))
     source = with_each(source, [span for span, _ in places], symbols)
-    target = with_each(target, [span for _, span in places], symbols)
-    return source, target
+    return source, with_each(target, [span for _, span in places], symbols)
 
 
 def equal_spans(source: str, target: str) -> list[tuple[Span, Span]]:
@@ -156,8 +155,7 @@ def end_of_words(text: str) -> int:
 def with_each(text: str, spans: Sequence[Span], symbols: Sequence[str]) -> str:
     """Replace each span of a text by a symbol. A symbol in place of an empty span gets spaces around it."""
     for (start, end), symbol in sorted(zip(spans, symbols, strict=True), reverse=True):
-        is_insertion = start == end
-        text = inserted(text, start, symbol) if is_insertion else text[:start] + symbol + text[end:]
+        text = inserted(text, start, symbol) if start == end else text[:start] + symbol + text[end:]
     return text
 
 
@@ -198,7 +196,7 @@ class Masked:
         """
         kept = find_kept(text, patterns, unknown)
         # Without words outside of the spans, there is nothing to translate.
-        rest = replaced(text, [item.source_span for item in kept], [""] * len(kept))
+        rest = replaced(text, [(item.source_span, "") for item in kept])
         if kept and not re.search(r"\w", rest):
             return cls("", [])
         choose_marks(kept, symbols, unknown, is_known)
@@ -219,17 +217,15 @@ class Masked:
         # Count how often the translation must have each mark: as often as the masked text has it. Removed spans, whose
         # mark is empty, count as well.
         marks = self.marks
-        written = {mark for _, mark in MARK.findall(translation)}
-        missing = [mark for mark in marks if mark in SYMBOLS and mark not in written]
-        in_source = Counter(mark for _, mark in MARK.findall(self.text))
-        n_lacking = Counter(marks) | in_source
+        missing = [mark for mark in marks if mark in SYMBOLS and mark not in translation]
+        n_lacking = Counter(marks) | Counter(mark for _, mark in MARK.findall(self.text))
 
         def settle(match: re.Match[str]) -> str:
             space, mark = match.groups()
+            if mark not in SYMBOLS and mark not in marks:
+                return match[0]  # a number that is the mark of no span stays
             if mark in SYMBOLS and not n_lacking[mark] and missing:
                 mark = missing.pop(0)  # the model wrote a wrong symbol in place of this missing symbol
-            elif mark not in SYMBOLS and mark not in marks:
-                return match[0]  # a number that is the mark of no span stays
             if not n_lacking[mark]:  # the translation already has this mark often enough
                 return ""
             n_lacking[mark] -= 1
@@ -246,7 +242,7 @@ class Masked:
     def filled(self, translation: str) -> str:
         """Replace the symbols in a translation by the spans that they stand for."""
         originals = {item.mark: item.original for item in self.kept}
-        return SYMBOL.sub(lambda match: match[1] + originals.get(match[2], match[2]), translation)
+        return SYMBOL.sub(lambda symbol: originals.get(symbol[0], symbol[0]), translation)
 
 
 def find_kept(text: str, patterns: Patterns, unknown: Collection[str]) -> list[Kept]:
@@ -271,20 +267,15 @@ def find_kept(text: str, patterns: Patterns, unknown: Collection[str]) -> list[K
 def choose_marks(
     kept: Sequence[Kept], symbols: Sequence[str], unknown: Collection[str], is_known: Callable[[str], bool]
 ) -> None:
-    """Set the mark of each span; see `Masked.of`."""
+    """Set the mark of each span; see `Masked.of`. Known numbers are the last to get a symbol."""
 
     def is_known_number(item: Kept) -> bool:
         return NUMBER.fullmatch(item.original) is not None and is_known(item.original)
 
-    def urgency(item: Kept) -> int:
-        if SYMBOL.search(item.original):
-            return 0  # if this text stayed in the masked text, it would be taken for a symbol
-        return 2 if is_known_number(item) else 1
-
     # A sign that consists of unknown characters and is outside of words gets no symbol, so it is removed.
     is_unknown = set(unknown).issuperset
     words = [item for item in kept if re.search(r"\w", item.original) or not is_unknown(item.original)]
-    with_symbol = sorted(words, key=urgency)[: len(symbols)]
+    with_symbol = sorted(words, key=is_known_number)[: len(symbols)]
     with_symbol.sort(key=lambda item: item.source_span)
     for item, symbol in zip(with_symbol, symbols, strict=False):
         item.mark = symbol
@@ -301,16 +292,15 @@ def write_masked(text: str, kept: Sequence[Kept]) -> str:
         masked += text[cursor:start]
         cursor = end
         if not item.mark:
-            # The span is removed. If a space, a punctuation mark or the end of the text follows the span, also remove
-            # the space before the span. At the beginning of the text, remove the space after the span. Add a space
-            # where two words would touch each other.
+            # The span is removed. If a space, a punctuation mark or the end of the text follows the span, the space
+            # before the span is removed, too. At the beginning of the text, the space after the span is removed. A
+            # space is added where two words would touch each other.
             if NO_SPACE.match(text, end):
                 masked = masked.removesuffix(" ")
             if not masked and text.startswith(" ", end):
                 cursor += 1
             if item.original.isprintable() and IN_WORD.match(masked[-1:]) and IN_WORD.match(text, end):
                 masked += " "
-        mark_start = len(masked)
+        item.span = (len(masked), len(masked) + len(item.mark))
         masked += item.mark
-        item.span = (mark_start, len(masked))
     return masked + text[cursor:]

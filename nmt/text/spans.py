@@ -1,7 +1,7 @@
 """Spans: parts of a text, given by their start and end."""
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 Span = tuple[int, int]  # the start and end of a part of a text, in characters; the end is exclusive
 
@@ -13,10 +13,10 @@ def indices_between(spans: Sequence[Span], start: int, end: int) -> range:
     return range(first, max(first, stop))
 
 
-def replaced(text: str, spans: Sequence[Span], new: Sequence[str]) -> str:
-    """Replace each span of a text by the string at the same index of `new`. `spans` must be in ascending order."""
+def replaced(text: str, replacements: Iterable[tuple[Span, str]]) -> str:
+    """Replace each of some spans of a text by the string beside the span. The spans must be in ascending order."""
     written, cursor = "", 0
-    for (start, end), string in zip(spans, new, strict=True):
+    for (start, end), string in replacements:
         written += text[cursor:start] + string
         cursor = end
     return written + text[cursor:]

@@ -51,16 +51,13 @@ class Tokenizer:
 
     def __post_init__(self) -> None:
         check_loadable("sentencepiece", "the tokenizer", self.model)
-        processor = sentencepiece.SentencePieceProcessor(model_proto=self.model)
-        self._processor = processor
+        processor = self._processor = sentencepiece.SentencePieceProcessor(model_proto=self.model)
         self._vocabulary = vocabulary_of(self.model)
         if self._vocabulary is None:
             check_special_ids(processor)
-            self._pieces: list[str] = [processor.id_to_piece(i) for i in range(len(processor))]
-        else:
-            self._pieces = self._vocabulary
+        self._pieces: list[str] = self._vocabulary or [processor.id_to_piece(i) for i in range(len(processor))]
         self._ids = {piece: i for i, piece in enumerate(self._pieces)}
-        self._characters = KnownCharacters(self._pieces, self.learned or "", self._normalized, self._segmented)
+        self._characters = KnownCharacters(self._pieces, self.learned or "", self._normalized, self.segmented)
         self.targets = [] if self.target_tag is None else self._target_languages()  # such as fra, deu
         if self.target_tag and self.target_tag not in self.targets:
             reason = f"the tokenizer has no tag {tag_of(self.target_tag)}"
@@ -80,10 +77,14 @@ class Tokenizer:
 
     def encode_untagged(self, text: str) -> list[int]:
         """Return the token ids of a text without a tag, or of a part of a text."""
+        text = self._normalized(text)
         if self._vocabulary is None:  # SentencePiece's ids are the token ids
-            return list(self._processor.encode(self._normalized(text)))
-        pieces = self._processor.encode(self._normalized(text), out_type=str)
-        return [self._token(piece) for piece in pieces]
+            return list(self._processor.encode(text))
+        return [self._token(piece) for piece in self._processor.encode(text, out_type=str)]
+
+    def segmented(self, text: str) -> list[str]:
+        """Return the pieces of a text without a tag."""
+        return self.pieces(self.encode_untagged(text))
 
     def encode_all(self, texts: Sequence[str]) -> list[list[int]]:
         """Return the token ids of each text, as `encode` does."""
@@ -98,25 +99,18 @@ class Tokenizer:
         `words` are the spans of the words in the text.
         """
         tag, rest = self.split_tag(text)
-        tokens = self.tag(tag)
-        words_of_tokens: list[list[int]] = [[] for _ in tokens]
+        tag_tokens = self.tag(tag)
         encoded = self._processor.encode(self._normalized(rest), return_type="offset_mapping")
-        if self._vocabulary is None:
-            tokens += encoded["ids"]
-        else:
-            tokens += [self._token(piece) for piece in encoded["pieces"]]
 
         # SentencePiece's offsets count characters of the normalized text without its tag, so convert the words' spans.
-        n_tag = len(self._normalized(tag))
-        normalized_words = []
-        for start, end in words:
-            n_before = len(self._normalized(text[:start])) - n_tag
-            n_until = len(self._normalized(text[:end])) - n_tag
-            normalized_words.append((n_before, n_until))
+        def converted(position: int) -> int:
+            return len(self._normalized(text[:position])) - len(self._normalized(tag))
+
+        spans = [(converted(start), converted(end)) for start, end in words]
+        words_of_tokens: list[list[int]] = [[] for _ in tag_tokens]
         for begin, stop in piece_spans(encoded["offsets"]):
-            overlapped = [i for i, (start, end) in enumerate(normalized_words) if start < stop and begin < end]
-            words_of_tokens.append(overlapped)
-        return tokens, words_of_tokens
+            words_of_tokens.append([i for i, (start, end) in enumerate(spans) if start < stop and begin < end])
+        return tag_tokens + self.encode_untagged(rest), words_of_tokens
 
     def decode(self, ids: Sequence[int]) -> str:
         """Return the text of token ids. Special ids are skipped."""
@@ -134,10 +128,8 @@ class Tokenizer:
         The text may differ from the result of `decode` in its spaces.
         """
         decoded = self._processor.decode(self.pieces(ids), return_type="offset_mapping")
-        spans = []
-        for token, span in zip(ids, piece_spans(decoded["offsets"]), strict=True):
-            spans.append(span if token > EOS else (0, 0))
-        return decoded["text"].replace(SPACE, " "), spans
+        of_pieces = zip(ids, piece_spans(decoded["offsets"]), strict=True)
+        return decoded["text"].replace(SPACE, " "), [span if token > EOS else (0, 0) for token, span in of_pieces]
 
     def pieces(self, ids: Iterable[int]) -> list[str]:
         """Return the piece of each token id."""
@@ -154,8 +146,7 @@ class Tokenizer:
     @functools.cached_property
     def inside_words(self) -> list[int]:
         """The token ids of the pieces that can continue a word: they begin with a letter or digit, not with a space."""
-        begins_in_word = re.compile(WORD_CHARACTER).match
-        return [i for i, piece in enumerate(self._pieces) if i > EOS and begins_in_word(piece)]
+        return [i for i, piece in enumerate(self._pieces) if i > EOS and re.match(WORD_CHARACTER, piece)]
 
     def split_tag(self, text: str) -> tuple[str, str]:
         """Split a text into its tag and the rest. The tag is an empty string if the text has none.
@@ -172,11 +163,11 @@ class Tokenizer:
         return tag, rest
 
     def tag(self, tag: str) -> list[int]:
-        """Return a list with the token id of `tag`.
+        """Return a list with the token id of `target_tag`, or of `tag` if `target_tag` is empty.
 
-        If `tag` is empty, return a list with the token id of `target_tag`. If both are empty, the list is empty.
+        If both are empty, the list is empty.
         """
-        if not tag and self.target_tag:
+        if self.target_tag:
             tag = tag_of(self.target_tag)
         return [self._token(tag)] if tag else []
 
@@ -202,22 +193,14 @@ class Tokenizer:
 
     def _target_languages(self) -> list[str]:
         """Return the target languages for which the vocabulary has tags."""
-        languages = []
-        for i, piece in enumerate(self._pieces):
-            # In our own models, an ordinary piece may look like a tag. Only control symbols are tags.
-            is_special = self._vocabulary is not None or self._processor.is_control(i)
-            if i > EOS and is_special and TAG.fullmatch(piece):
-                languages.append(piece[2:-2])
-        return languages
+        tags = [piece for piece in self._pieces[EOS + 1 :] if TAG.fullmatch(piece)]
+        # In our own models, an ordinary piece may look like a tag. Only control symbols are tags.
+        return [tag[2:-2] for tag in tags if self._vocabulary or self._processor.is_control(self._ids[tag])]
 
     def _token(self, piece: str) -> int:
         """Return the token id of a piece of a text. A special piece gives UNK: "</s>" in a text does not mean EOS."""
         token = self._ids.get(piece, UNK)
         return token if token > EOS else UNK
-
-    def _segmented(self, text: str) -> list[str]:
-        """Return the pieces of a text without a tag."""
-        return self.pieces(self.encode_untagged(text))
 
     def _normalized(self, text: str) -> str:
         """Return a text in the form that SentencePiece reads: without lone surrogates, and in NFKC if `nfkc` is set."""
@@ -227,10 +210,12 @@ class Tokenizer:
 
 def check_special_ids(processor: Any) -> None:
     """Raise ModelError if the special ids of a SentencePiece model differ from ours."""
+    ours = (PAD, UNK, BOS, EOS)
     ids = (processor.pad_id(), processor.unk_id(), processor.bos_id(), processor.eos_id())
-    if ids != (PAD, UNK, BOS, EOS):
-        reason = f"the tokenizer has PAD, UNK, BOS, EOS at {ids}, not at {(PAD, UNK, BOS, EOS)}"
-        raise ModelError(reason, hint="train it with `nmt tokenize`")
+    if ids != ours:
+        raise ModelError(
+            f"the tokenizer has PAD, UNK, BOS, EOS at {ids}, not at {ours}", hint="train it with `nmt tokenize`"
+        )
 
 
 def piece_spans(offsets: Sequence[Span]) -> list[Span]:
@@ -239,14 +224,11 @@ def piece_spans(offsets: Sequence[Span]) -> list[Span]:
     SentencePiece gives an empty span to most byte pieces and to the space before the text. Such a piece gets the span
     of the next piece whose span is not empty.
     """
-    spans = []
-    span = (0, 0)
+    spans: list[Span] = []
     for start, end in reversed(offsets):
-        if start < end:
-            span = (start, end)
-        spans.append(span)
-    spans.reverse()
-    return spans
+        last = spans[-1] if spans else (0, 0)
+        spans.append((start, end) if start < end else last)
+    return spans[::-1]
 
 
 class Tokenizers(NamedTuple):

@@ -13,7 +13,6 @@ from nmt.sandbox import mark_loadable
 from nmt.text import BOS, EOS, PAD, UNK
 from nmt.text.tokenizer import Tokenizer
 
-MAX_TRAINER_BYTES = 16_384  # maximum length of a line, in bytes; SentencePiece's default is 4,192
 OPTIONS: dict[str, Any] = {
     "pad_id": PAD,
     "unk_id": UNK,
@@ -22,7 +21,7 @@ OPTIONS: dict[str, Any] = {
     "normalization_rule_name": "identity",
     "remove_extra_whitespaces": False,
     "hard_vocab_limit": False,  # if the text has too few pieces, train a smaller vocabulary
-    "max_sentence_length": MAX_TRAINER_BYTES,
+    "max_sentence_length": 16_384,  # in bytes; longer lines are left out; the default is 4,192
     "num_threads": 1,
     "minloglevel": 2,
 }
@@ -33,7 +32,6 @@ class Trained(NamedTuple):
 
     model: bytes  # the serialized SentencePiece model
     vocab_size: int  # number of pieces, which is less than requested if the text has too few pieces
-    too_long: list[int]  # indices of the lines that were left out because they exceed `MAX_TRAINER_BYTES`
 
 
 def train_tokenizer(lines: Iterable[str], settings: TokenizerSettings, tags: Sequence[str] = ()) -> Trained:
@@ -41,15 +39,9 @@ def train_tokenizer(lines: Iterable[str], settings: TokenizerSettings, tags: Seq
 
     `tags` become control symbols: pieces that SentencePiece never produces from a text.
     """
-    # 1. Leave out lines that SentencePiece cannot read.
-    usable, too_long = [], []
-    for n, line in enumerate(lines):
-        # The trainer rejects pieces with NUL; a lone surrogate cannot be encoded in UTF-8.
-        text = line.replace("\0", " ").encode(errors="replace").decode()
-        if len(text.encode()) > MAX_TRAINER_BYTES:
-            too_long.append(n)
-        elif text.strip():
-            usable.append(text)
+    # 1. The trainer rejects pieces with NUL; a lone surrogate cannot be encoded in UTF-8.
+    texts = (line.replace("\0", " ").encode(errors="replace").decode() for line in lines)
+    usable = [text for text in texts if text.strip()]
     if not usable:
         raise DataError("no text to train a tokenizer on", hint="check that data.train is not blank")
 
@@ -73,23 +65,19 @@ def train_tokenizer(lines: Iterable[str], settings: TokenizerSettings, tags: Seq
     # 3. A model that has been trained here is harmless, so `check_loadable` need not test it in a child process.
     mark_loadable("sentencepiece", model.getvalue())
     processor = sentencepiece.SentencePieceProcessor(model_proto=model.getvalue())
-    return Trained(model.getvalue(), len(processor), too_long)
+    return Trained(model.getvalue(), len(processor))
 
 
 def as_our_error(error: RuntimeError, settings: TokenizerSettings) -> NmtError:
     """Convert an error of SentencePiece's trainer to an `NmtError`."""
     required = re.search(r"smaller than required_chars.*?\d+ vs (\d+)", str(error), re.DOTALL)
-    if required:
-        least = int(required[1])
-    elif "(vocab_size) >= (0)" in str(error):  # the messages of the char and word trainers contain no number
-        n_bytes = 256 if settings.byte_fallback else 0
-        least = EOS + 1 + n_bytes
-    else:
+    if not required:
         reason = str(error).strip().splitlines()[-1]
-        return DataError(f"SentencePiece cannot train on this text: {reason}", hint="give more text")
+        hint = "give more text, or set a larger tokenizer.vocab_size"
+        return DataError(f"SentencePiece cannot train on this text: {reason}", hint=hint)
     setting = f"tokenizer.vocab_size={settings.vocab_size}"
-    reason = f"{setting} is smaller than the text's alphabet needs: at least {least}"
-    hint = f"set tokenizer.vocab_size={least} or more, or tokenizer.character_coverage below 1"
+    reason = f"{setting} is smaller than the text's alphabet needs: at least {required[1]}"
+    hint = f"set tokenizer.vocab_size={required[1]} or more, or tokenizer.character_coverage below 1"
     return ConfigError(reason, hint=hint)
 
 

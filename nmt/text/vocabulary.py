@@ -42,11 +42,10 @@ def vocabulary_of(model: bytes) -> list[str] | None:
         return None
     try:
         pieces = parse_json(content)
-        is_list_of_strings = isinstance(pieces, list) and all(type(piece) is str for piece in pieces)
-        if is_list_of_strings and len(set(pieces)) == len(pieces):
-            "".join(pieces).encode()  # raises ValueError for a lone surrogate
-            return list(pieces)
-    except ValueError:
+        "".join(pieces).encode()  # raises TypeError for other values than strings, ValueError for a lone surrogate
+        if isinstance(pieces, list) and len(set(pieces)) == len(pieces):
+            return pieces
+    except (TypeError, ValueError):
         pass
     raise ModelError("the tokenizer's vocabulary is damaged", hint="import the model again")
 
@@ -68,22 +67,18 @@ def _split(model: bytes) -> tuple[bytes | None, bytes]:
 
     The content is None if the model has no vocabulary field.
     """
-    key = varint(FIELD)
-    if not model.startswith(key):
+    rest = model.removeprefix(varint(FIELD))
+    if len(rest) == len(model):
         return None, model
 
-    # After the key, the model has the length of the content in bytes, encoded as by `varint`. If the model ends within
-    # the encoded length, the missing bytes are read as 0.
-    length = 0
-    start = len(key)  # the start of the content, after the loop has read the length
-    for shift in range(0, 35, 7):
-        byte = model[start] if start < len(model) else 0
-        length |= (byte & 127) << shift
-        start += 1
+    # After the key, the model has the length of the content in bytes, encoded as by `varint`.
+    length = start = 0
+    for start, byte in enumerate(rest[:5], 1):
+        length |= (byte & 127) << 7 * (start - 1)
         if byte < 128:
             break
     end = start + length
-    return model[start:end], model[end:]
+    return rest[start:end], rest[end:]
 
 
 def varint(n: int) -> bytes:

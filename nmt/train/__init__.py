@@ -1,1 +1,1 @@
-"""Training: corpus preparation, the training step and loop, checkpoints, validation, sweeps."""
+"""Training: corpus preparation, the training step and loop, checkpoints, validation."""

@@ -5,6 +5,7 @@ import logging
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from itertools import chain
 from typing import Any, Literal
 
 import torch
@@ -51,11 +52,8 @@ class TrainingState:
             return
         step = self.progress.step
         decay = min(max_decay, (1 + step) / (10 + step))
-        # Frozen weights do not change, so the average of frozen weights needs no update.
-        weights = tuple(p for p in self.model.parameters() if p.requires_grad)
-        averaged = tuple(p for p in self.averaged.parameters() if p.requires_grad)
         with torch.no_grad():
-            torch._foreach_lerp_(averaged, weights, 1 - decay)
+            torch._foreach_lerp_([*self.averaged.parameters()], [*self.model.parameters()], 1 - decay)
 
 
 @dataclass(eq=False)
@@ -75,9 +73,8 @@ class Checkpointer:
             return
         if kind == "validation" and self.run.newest_step() is None:
             return  # `holds_training` relies on this: a validation in metrics.jsonl proves a checkpoint
-        line = {"kind": kind, "time": round(time.time(), 3), **figures}
         try:
-            self.run.append_metrics(line)
+            self.run.append_metrics({"kind": kind, "time": round(time.time(), 3), **figures})
             self.metrics_fail = False
         except OutputError as error:
             if not self.metrics_fail:
@@ -97,12 +94,9 @@ class Checkpointer:
         progress.best_figures = figures
         if rank() == 0:
             weights = {name: x.to("cpu", copy=True) for name, x in weights_of(model).items()}
-            self.best_model = self._checkpoint(with_prefix("model", weights))
+            tensors = with_prefix("model", weights)
+            self.best_model = Checkpoint(self.config, tensors, self.tokenizers, asdict(progress))
         return True
-
-    def _checkpoint(self, tensors: dict[str, Tensor]) -> Checkpoint:
-        """Return a checkpoint with the given tensors and the current progress."""
-        return Checkpoint(self.config, tensors, self.tokenizers, asdict(self.state.progress))
 
     def save(self) -> None:
         """Write the model file and a checkpoint. If writing fails, warn; the next validation tries again."""
@@ -142,31 +136,27 @@ class Checkpointer:
 
         # 2. Collect the optimizers' moments of each weight.
         names = names_of(state.model)
-        for optimizer in state.optimizers:
-            for parameter, moments in optimizer.state.items():
-                tensors |= with_prefix(f"optimizer.{names[parameter]}", moments)
+        for parameter, moments in chain(*(optimizer.state.items() for optimizer in state.optimizers)):
+            tensors |= with_prefix(f"optimizer.{names[parameter]}", moments)
 
         # 3. Write the file, and delete older checkpoints.
-        file = self.run.checkpoint_file(state.progress.step)
-        save_checkpoint(file, self._checkpoint(tensors))
-        newest = self.run.checkpoint_steps()[-self.config.train.keep :]
-        self.run.prune_checkpoints(newest)
+        checkpoint = Checkpoint(self.config, tensors, self.tokenizers, asdict(state.progress))
+        save_checkpoint(self.run.checkpoint_file(state.progress.step), checkpoint)
+        self.run.prune_checkpoints(self.run.checkpoint_steps()[-self.config.train.keep :])
 
     def snapshot_if_due(self, spent: float) -> None:
         """Write a snapshot if a snapshot has become due. `spent` is the spent fraction of the budget.
 
         Snapshots are due at `train.snapshots` fractions of the budget, which are evenly spaced on a logarithmic scale
-        from `FIRST_SNAPSHOT` to 1. A rollback or a resume restores `progress.n_snapshots`, so snapshots of the repeated
-        steps are written again. If the user raises the budget of a run, the spent fraction falls, so fewer snapshots
+        from `FIRST_SNAPSHOT` to 1. A resume restores `progress.n_snapshots`, so snapshots of the repeated steps are
+        written again. If the user raises the budget of a run, the spent fraction falls, so fewer snapshots
         are due than were written. Then one snapshot is written at once, and later snapshots are written when they are
         due again.
         """
         # 1. Count the snapshots that have become due so far. Return if this number has not changed.
-        n_due = 0
         n_snapshots = self.config.train.snapshots
-        for i in range(n_snapshots):
-            exponent = i / max(n_snapshots - 1, 1)
-            n_due += FIRST_SNAPSHOT**exponent <= spent
+        exponents = [i / max(n_snapshots - 1, 1) for i in range(n_snapshots)]
+        n_due = sum(FIRST_SNAPSHOT**exponent <= spent for exponent in exponents)
         progress = self.state.progress
         if n_due == progress.n_snapshots:
             return
@@ -211,7 +201,6 @@ class Checkpointer:
             raise ModelError(f"{file} lacks {error.args[0]}", hint=OR_ANEW) from error
 
         # 2. Adjust the progress to the model file and to settings that may have changed.
-        self.best_model = None  # before a rollback, a later step may have set `best_model`
         self._restore_best()
         self._continue_epoch(checkpoint.config.train)
         if self.config.train.precision != "auto":
@@ -232,8 +221,7 @@ class Checkpointer:
         may have been killed after it wrote the checkpoint and before it wrote the line.
         """
         self.run.cut_snapshots(progress.step)
-        metrics = self.run.cut_metrics(progress.step)
-        validated_steps = [line["step"] for line in metrics if is_validation(line)]
+        validated_steps = [line["step"] for line in self.run.cut_metrics(progress.step) if is_validation(line)]
         if progress.is_validated() and progress.step not in validated_steps:
             self.append_metrics("validation", progress.history[-1])
 
@@ -249,10 +237,9 @@ class Checkpointer:
         names = names_of(state.model)
         for optimizer in state.optimizers:
             keys = STATE[type(optimizer)]
-            for group in optimizer.param_groups:
-                for parameter in group["params"]:
-                    name = names[parameter]
-                    optimizer.state[parameter] = {key: moments[f"{name}.{key}"].to(parameter) for key in keys}
+            for parameter in chain(*(group["params"] for group in optimizer.param_groups)):
+                name = names[parameter]
+                optimizer.state[parameter] = {key: moments[f"{name}.{key}"].to(parameter) for key in keys}
 
     def _restore_best(self) -> None:
         """Forget the best model if the model file does not contain it, so that the next validation writes the file.
@@ -275,17 +262,12 @@ class Checkpointer:
             progress.history.pop()
 
     def _continue_epoch(self, before: TrainSettings) -> None:
-        """If batch sizes have changed since the checkpoint, convert the position in the epoch to the new sizes."""
+        """If batch sizes have changed since the checkpoint, begin the epoch again: it then has other batches."""
         progress, now = self.state.progress, self.config.train
-        is_same = before.batch_tokens == now.batch_tokens and before.accumulate == now.accumulate
-        if is_same or not progress.batch:
+        if (before.batch_tokens == now.batch_tokens and before.accumulate == now.accumulate) or not progress.batch:
             return
-        # The new position is a whole number of steps. It skips about as many pairs as were read in this epoch.
-        n_batches = progress.batch * before.batch_tokens / now.batch_tokens
-        n_steps = round(n_batches / now.accumulate)
-        progress.batch = n_steps * now.accumulate
-        changed = f"train.batch_tokens or train.accumulate has changed within epoch {progress.epoch + 1}"
-        log.warning("%s: some of its pairs are seen twice, some not at all", changed)
+        progress.batch = 0
+        log.warning("train.batch_tokens or train.accumulate has changed: epoch %d begins again", progress.epoch + 1)
 
 
 def with_prefix(part: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -1,10 +1,11 @@
 """The corpora of a config: their names, files, hashes and languages, and how an epoch mixes them."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from nmt.config import Config, Files, data_root, language, language_of
+from nmt.config import Config, Files, data_root, language
 from nmt.corpus.catalog import CORPORA, command
 from nmt.errors import DataError
 from nmt.run.directory import hash_files
@@ -30,12 +31,12 @@ def named(name: str, corpora: Sequence[Files]) -> dict[str, Files]:
     de-en, the full name is train.de-en, for example. Further corpora of this direction are named train.de-en.2, ...
     """
     by_name: dict[str, Files] = {}
+    counts = Counter[str]()
     for files in corpora:
-        full_name = direction_name = f"{name}.{files.languages}" if files.languages else name
-        number = 1
-        while full_name in by_name:
-            number += 1
-            full_name = f"{direction_name}.{number}"
+        counts[files.languages] += 1
+        full_name = f"{name}.{files.languages}" if files.languages else name
+        if counts[files.languages] > 1:
+            full_name += f".{counts[files.languages]}"
         by_name[full_name] = files
     return by_name
 
@@ -54,9 +55,7 @@ def root_of(config: Config, files: Files) -> str:
 def corpus_paths(config: Config, files: Files) -> tuple[list[Path], list[Path]]:
     """Return the source files and the target files of a corpus."""
     root = data_root(root_of(config, files))
-    source = [root / path for path in files.source]
-    target = [root / path for path in files.target]
-    return source, target
+    return [root / path for path in files.source], [root / path for path in files.target]
 
 
 def pairs_of(config: Config, files: Files) -> Iterator[Pair]:
@@ -72,51 +71,22 @@ def corpus_hashes(config: Config) -> dict[str, str]:
     """
     hashes = {}
     for name, files in all_corpora(config).items():
-        hint = hint_of_missing(config, files)
         for side, paths in zip(SIDES, corpus_paths(config, files), strict=True):
-            hashes[f"{name}.{side}"] = hash_files(paths, hint)
+            hashes[f"{name}.{side}"] = hash_files(paths, hint_of_missing(config, files))
     return hashes
 
 
 def hint_of_missing(config: Config, files: Files) -> str:
     """Return the hint of the error that is raised if a file of the corpus is missing."""
-    # 1. If the root is the name of a corpus that `nmt download` knows, recommend `nmt download`.
     root = root_of(config, files)
-    if corpus := CORPORA.get(root):
-        languages = files.languages.split("-")
-        if not files.languages:
-            languages = [language(config.data, "source"), language(config.data, "target")]
-        return f"`{command(corpus, languages)}` gets this corpus; or set data.root to the directory that has it"
-
-    # 2. Otherwise the root is a directory.
-    place = f"data.root, {root}" if root else "the working directory"
-    return f"check the path; it is relative to {place}"
-
-
-def check_order(name: str, files: Files, train: Files) -> None:
-    """Raise DataError if the file names of a corpus show that its two sides are exchanged.
-
-    The file names end in language codes. These codes are compared with `files.languages` or, if `files.languages` is
-    not set, with the codes in the file names of the corpus `train`.
-    """
-    # Collect the codes in the file names, and the codes that are expected.
-    codes = suffixes_of(files)
+    corpus = CORPORA.get(root)
+    if corpus is None:
+        return f"check the path; it is relative to {root or 'the working directory'}"
+    # The root is the name of a corpus that `nmt download` knows.
+    languages = [language(config.data, "source"), language(config.data, "target")]
     if files.languages:
-        expected = files.languages.split("-")
-        asked = f"its languages are {files.languages}"
-    else:
-        expected = suffixes_of(train)
-        asked = f"that of train {train.source[0]}"
-    if codes == expected[::-1] != expected:
-        message = f"data.{name} has its sides exchanged: its source is {files.source[0]}, {asked}"
-        raise DataError(message, hint=f"exchange data.{name}.source and data.{name}.target")
-
-
-def suffixes_of(files: Files) -> list[str]:
-    """Return the language codes that the names of the first source file and the first target file end in."""
-    source = language_of(Path(files.source[0]))
-    target = language_of(Path(files.target[0]))
-    return [source, target]
+        languages = files.languages.split("-")
+    return f"`{command(corpus, languages)}` gets this corpus; or set data.root to the directory that has it"
 
 
 def mixture_of(config: Config, pairs: Pairs) -> Mixture | None:
@@ -141,6 +111,5 @@ def mixture_of(config: Config, pairs: Pairs) -> Mixture | None:
         shares = [files.weight for _, files in sorted(mix.items())]
     else:
         weights = [size ** (1 / temperature) for size in sizes]
-        total = sum(weights)
-        shares = [weight / total for weight in weights[1:]]
+        shares = [weight / sum(weights) for weight in weights[1:]]
     return Mixture(sizes, shares)

@@ -27,13 +27,11 @@ def decoder_input(model: Seq2Seq, batch: Batch, prediction_rate: float, seed: in
         return batch.tgt_in
 
     # 1. Choose the tokens that are replaced, with one random generator per sentence.
-    n_tokens = batch.tgt_in.size(1)
     draws = []
     for line in batch.lines:
         generator = torch.Generator().manual_seed(seed_of(seed, line))
-        draws.append(torch.rand(n_tokens, generator=generator))
-    probabilities = torch.stack(draws).to(batch.tgt_in.device)
-    replaced = probabilities < prediction_rate  # (B, T)
+        draws.append(torch.rand(batch.tgt_in.size(1), generator=generator))
+    replaced = torch.stack(draws).to(batch.tgt_in.device) < prediction_rate  # (B, T)
     replaced &= batch.tgt_in != PAD
     replaced[:, 0] = False  # BOS is never replaced
 

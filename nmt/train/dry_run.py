@@ -5,6 +5,7 @@ import math
 import time
 from dataclasses import dataclass
 from itertools import islice
+from statistics import mean
 
 from nmt.train.loop import Session, uses_bf16
 from nmt.train.memory import n_fitting_replicas, peak_memory, split_on_out_of_memory
@@ -24,11 +25,8 @@ class Measurement:
 
     n_steps: int  # steps per epoch
     epoch_s: float  # seconds per epoch, without validations
-    tokens_per_s: float  # target tokens per second, in the largest batch
-    memory: int  # peak memory in bytes; 0 if the system does not report it
+    memory: int  # peak memory in bytes; 0 on Windows, which does not report it
     n_replicas: int
-    bf16: bool  # whether matmuls run in bf16
-    non_padding: float  # share of positions that are not padding, 0-1
 
 
 def measure(session: Session, n_replicas: int | None = None) -> Measurement:
@@ -39,7 +37,7 @@ def measure(session: Session, n_replicas: int | None = None) -> Measurement:
     settings, model, data = session.config.train, session.model, session.data
     bf16 = uses_bf16(settings, model.device)
     if n_replicas is None:
-        n_replicas = n_fitting_replicas(model, len(session.tokenizers.target), settings)
+        n_replicas = n_fitting_replicas(model, settings)
 
     # 1. Find the largest batch.
     batches = list(islice(data.batches(0), MAX_BATCHES))
@@ -47,59 +45,29 @@ def measure(session: Session, n_replicas: int | None = None) -> Measurement:
 
     # 2. Run two steps with this batch; the faster step counts.
     optimizers = make_optimizers(model, settings)
-    # A forked replica starts with the memory of this process. So `memory_before` is subtracted below.
     memory_before = peak_memory(model.device)
     replicas = Replicas(model.train(), n_replicas)
-    batch_s, max_positions = math.inf, 0
-    for seed in range(2):  # the first step is slower, because it allocates memory
+    options = StepOptions(settings, lr=1e-6, seed=0, bf16=bf16, prediction_rate=prediction_rate(settings, 1.0))
+    step = functools.partial(train_step, replicas, optimizers, options=options)
+    step_s, max_positions = math.inf, 0
+    for _ in range(2):  # the first step is slower, because it allocates memory
         start = time.perf_counter()
-        options = StepOptions(settings, lr=1e-6, seed=seed, bf16=bf16, prediction_rate=prediction_rate(settings, 1.0))
-        step = functools.partial(train_step, replicas, optimizers, options=options)
         _, max_positions = split_on_out_of_memory(step, [largest] * settings.accumulate, max_positions)
-        step_s = time.perf_counter() - start
-        batch_s = min(batch_s, step_s / settings.accumulate)
+        step_s = min(step_s, time.perf_counter() - start)
     replicas.close()
-    replica_memory = max(peak_memory(model.device, of_children=True) - memory_before, 0)
 
     # 3. Estimate the cost of an epoch, assuming that the time of a batch is proportional to its number of positions.
+    # Replicas share the weights, so each other replica needs only what the steps have added.
     n_steps = math.ceil(data.n_batches / settings.accumulate)
-    n_positions = sum(batch.n_positions for batch in batches)
-    n_tokens = sum(batch.n_source_tokens + batch.n_target_tokens for batch in batches)
-    mean_positions = n_positions / len(batches)
-    mean_batch_s = batch_s * mean_positions / largest.n_positions
-    memory = peak_memory(model.device) + (n_replicas - 1) * replica_memory
-    return Measurement(
-        n_steps=n_steps,
-        epoch_s=mean_batch_s * data.n_batches,
-        tokens_per_s=largest.n_target_tokens / batch_s,
-        memory=memory,
-        n_replicas=n_replicas,
-        bf16=bf16,
-        non_padding=n_tokens / n_positions,
-    )
+    mean_positions = mean(batch.n_positions for batch in batches)
+    epoch_s = n_steps * step_s * mean_positions / largest.n_positions
+    memory = peak_memory(model.device)
+    memory += (n_replicas - 1) * (memory - memory_before)
+    return Measurement(n_steps, epoch_s, memory, n_replicas)
 
 
-def dry_run(session: Session, n_replicas: int | None = None) -> list[str]:
-    """Return lines of text for the user: the size of the model and the result of `measure`. Writes no file."""
-    settings, model = session.config.train, session.model
+def dry_run(session: Session, n_replicas: int | None = None) -> str:
+    """Return a line of text for the user: the size of the model and the result of `measure`. Writes no file."""
     cost = measure(session, n_replicas)
-    lines = [f"parameters  {model.n_parameters:,}"]
-    n_batches = f"{session.data.n_batches} an epoch"
-    lines.append(f"batches     {n_batches}, {cost.non_padding:.1%} non-padding, {cost.n_steps} steps an epoch")
-    precision = "bf16" if cost.bf16 else "fp32"
-    where = f"{precision} on {model.device}, replicas: {cost.n_replicas}"
-    lines.append(f"speed       {cost.tokens_per_s:,.0f} target tokens a second, {where}")
-    if cost.memory:
-        lines.append(f"memory      {cost.memory / 1e9:.2f} GB")
-
-    # Training ends at the limit that is reached first.
-    limits_s = []
-    if settings.max_epochs:
-        limits_s.append(cost.epoch_s * settings.max_epochs)
-    if settings.max_steps:
-        step_s = cost.epoch_s / cost.n_steps
-        limits_s.append(step_s * settings.max_steps)
-    if settings.max_minutes:
-        limits_s.append(settings.max_minutes * 60)
-    total = f", {clock(min(limits_s))} in all without validations" if limits_s else ""
-    return [*lines, f"time        {clock(cost.epoch_s)} an epoch{total}"]
+    size = f"{session.model.n_parameters:,} parameters on {session.model.device}, replicas: {cost.n_replicas}"
+    return f"{size}; an epoch of {cost.n_steps} steps takes {clock(cost.epoch_s)} and {cost.memory / 1e9:.2f} GB"

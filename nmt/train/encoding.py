@@ -4,12 +4,12 @@ Tokenizers and token ids are stored in the user's cache. `tokenize`, the functio
 tokenizers into the run.
 """
 
+import functools
 import json
 import logging
 import unicodedata
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from typing import NamedTuple
@@ -23,9 +23,9 @@ from nmt.files import cached, sha256
 from nmt.processes import in_parallel
 from nmt.run.directory import RunDirectory
 from nmt.text import UNK, corpus_files, glossary, placeholders
-from nmt.text.corpus_files import CHUNK, CorpusRange, Pairs, RaggedArray
+from nmt.text.corpus_files import CHUNK, SIDES, CorpusRange, Pairs, RaggedArray
 from nmt.text.tokenizer import Tokenizer, Tokenizers
-from nmt.text.tokenizer_training import MAX_TRAINER_BYTES, pieces_per_word, train_tokenizer
+from nmt.text.tokenizer_training import pieces_per_word, train_tokenizer
 from nmt.text.vocabulary import tag_of
 from nmt.train.plan import PieceCounts, fit_sizes
 from nmt.train.preparation import FORMAT, read_corpus, sample
@@ -54,12 +54,12 @@ def train_tokenizers(config: Config, train: Pairs) -> Tokenizers:
     symbols = [config.tokenizer.symbols, *reserved_symbols(data)]
     settings = config.tokenizer.model_copy(update={"symbols": " ".join(symbols).strip()})
     tags = [tag_of(target) for target in data.targets]
-    if data.glossary and not settings.joint:
-        log.warning("with data.glossary, set tokenizer.joint=true: terms are then read in the pieces that are written")
 
     def write(directory: Path) -> None:
         # 1. Collect the text for each tokenizer. Only source text is normalized.
         pairs = sample(train)
+        if len(pairs) < len(train):
+            log.info("the tokenizer learns from %d pairs chosen at random of %d", len(pairs), len(train))
         source = [pair.source for pair in pairs]
         target = [pair.target for pair in pairs]
         if data.nfkc_source:
@@ -71,32 +71,17 @@ def train_tokenizers(config: Config, train: Pairs) -> Tokenizers:
         (directory / "source").write_bytes(trained[0].model)
         (directory / "target").write_bytes(trained[-1].model)
 
-        # 3. Write notes for the user into the cache. So the notes are logged even if the tokenizers are cached.
-        notes = []
-        n_pairs = len(pairs)
-        if n_pairs < len(train):
-            notes.append(f"the tokenizer learns from {n_pairs:,} pairs chosen at random of {len(train):,}")
-        too_long = set[int]()
-        for tokenizer in trained:
-            if tokenizer.vocab_size < settings.vocab_size:
-                cut = f"tokenizer.vocab_size={settings.vocab_size} was cut"
-                notes.append(f"the text gives {tokenizer.vocab_size} pieces at most: {cut}")
-            # Convert indices of texts to numbers of lines. A joint tokenizer has 2 * n_pairs texts: all sources, then
-            # all targets.
-            too_long.update(pairs[text % n_pairs].line for text in tokenizer.too_long)
-        if too_long:
-            lines = f"{len(too_long)} lines of over {MAX_TRAINER_BYTES:,} bytes, the first is line {min(too_long)}"
-            notes.append(f"left out of the tokenizer's training: {lines}")
-        (directory / "notes.json").write_text(json.dumps(notes))
-
     # Train the tokenizers, or read them from the cache.
     origin = [FORMAT, train.directory.name, settings.model_dump(), data.nfkc_source, *tags]
     directory = cached("tokenizer", origin, write)
-    for note in json.loads((directory / "notes.json").read_text()):
-        log.info("%s", note)
-    source = (directory / "source").read_bytes()
-    target = (directory / "target").read_bytes()
-    return Tokenizers.from_models(source, target, nfkc_source=data.nfkc_source, target_tag=data.target_tag)
+    models = [(directory / side).read_bytes() for side in SIDES]
+    tokenizers = Tokenizers.from_models(*models, nfkc_source=data.nfkc_source, target_tag=data.target_tag)
+    for side in tokenizers[:1] if tokenizers.joint else tokenizers:
+        if len(side) < settings.vocab_size:
+            log.info(
+                "the text gives %d pieces at most: tokenizer.vocab_size=%d was cut", len(side), settings.vocab_size
+            )
+    return tokenizers
 
 
 def check_pieces(tokenizers: Tokenizers, data: Data) -> None:
@@ -105,14 +90,18 @@ def check_pieces(tokenizers: Tokenizers, data: Data) -> None:
     symbols = reserved_symbols(data)
     source, target = tokenizers
     if UNK in source.ids(symbols) + target.ids(symbols):
-        message = "data.placeholders and data.glossary need a tokenizer that was trained with them"
-        raise ConfigError(message, hint="train a new one: another run=PATH, without train.init_from; or leave them out")
+        raise ConfigError(
+            "data.placeholders and data.glossary need a tokenizer that was trained with them",
+            hint="train a new one: another run=PATH, without train.init_from; or leave them out",
+        )
 
     # 2. The source side needs a tag for each target language.
     unknown = set(data.targets) - set(tokenizers.source.targets)
     if unknown:
-        hint = "train a new one, with all target languages: another run=PATH, without train.init_from"
-        raise ConfigError(f"the tokenizer has no tag of {', '.join(sorted(unknown))}", hint=hint)
+        raise ConfigError(
+            f"the tokenizer has no tag of {', '.join(sorted(unknown))}",
+            hint="train a new one, with all target languages: another run=PATH, without train.init_from",
+        )
 
 
 class EncodedPairs(NamedTuple):
@@ -140,12 +129,11 @@ def drop_lengths(config: Config, train: Pairs, tokenizers: Tokenizers) -> Encode
     # If several processes need the same ids, `cached` lets one process write the files while the other processes wait.
     def write(directory: Path) -> None:
         # 1. Encode in parallel, chunk by chunk.
-        ratios = usual_ratios(train, tokenizers, data.max_length)
-        encoder = Encoder(train.directory, train.ranges, tokenizers, data, ratios)
-        indices = range(n_pairs)
-        spans = (indices[start : start + CHUNK] for start in range(0, n_pairs, CHUNK))
+        usual = usual_ratios(train, tokenizers, data.max_length)
+        encode_span = functools.partial(encode_chunk, train.directory, train.ranges, tokenizers, data, usual)
+        spans = (range(start, min(start + CHUNK, n_pairs)) for start in range(0, n_pairs, CHUNK))
         n_too_long = n_unlikely = 0
-        for chunk in in_parallel(encoder.encode, spans):
+        for chunk in in_parallel(encode_span, spans):
             corpus_files.append(directory / "lines", chunk.lines)
             corpus_files.append_rows(directory / "source", chunk.source)
             corpus_files.append_rows(directory / "target", chunk.target)
@@ -154,11 +142,12 @@ def drop_lengths(config: Config, train: Pairs, tokenizers: Tokenizers) -> Encode
 
         # 2. Raise an error if all pairs were dropped. Otherwise, save how many were dropped.
         if n_too_long + n_unlikely == n_pairs:
-            reasons = f"{n_too_long:,} over {data.max_length} pieces (data.max_length)"
-            if n_unlikely:
-                reasons += f", {n_unlikely:,} of unlikely lengths (data.max_ratio)"
-            hint = "split the lines into sentences; a config can also raise data.max_length"
-            raise DataError(f"none of the {n_pairs:,} training pairs is left: {reasons}", hint=hint)
+            too_long = f"{n_too_long:,} over {data.max_length} pieces (data.max_length)"
+            unlikely = f"{n_unlikely:,} of unlikely lengths (data.max_ratio)"
+            raise DataError(
+                f"none of the {n_pairs:,} training pairs is left: {too_long}, {unlikely}",
+                hint="split the lines into sentences; a config can also raise data.max_length",
+            )
         (directory / "dropped.json").write_text(json.dumps([n_too_long, n_unlikely]))
 
     # Encode the pairs, or read the token ids from the cache.
@@ -173,8 +162,7 @@ def drop_lengths(config: Config, train: Pairs, tokenizers: Tokenizers) -> Encode
         log.info("%d pairs of unlikely lengths dropped (data.max_ratio=%g)", n_unlikely, data.max_ratio)
     source = RaggedArray.map(directory / "source", dtype_of(tokenizers.source))
     target = RaggedArray.map(directory / "target", dtype_of(tokenizers.target))
-    pairs = Pairs(train.directory, directory / "lines", ranges=train.ranges)
-    return EncodedPairs(pairs, (source, target))
+    return EncodedPairs(Pairs(train.directory, directory / "lines", ranges=train.ranges), (source, target))
 
 
 def dtype_of(tokenizer: Tokenizer) -> np.dtype[np.unsignedinteger]:
@@ -195,8 +183,7 @@ def usual_ratios(train: Pairs, tokenizers: Tokenizers, max_length: int) -> dict[
             n_source = len(tokenizers.source.encode(pair.tagged_source))
             n_target = len(tokenizers.target.encode(pair.target))
             if max(n_source, n_target) <= max_length:
-                ratio = (n_target + 1) / (n_source + 1)
-                ratios[pair.languages].append(ratio)
+                ratios[pair.languages].append((n_target + 1) / (n_source + 1))
     return {languages: median(samples) for languages, samples in ratios.items()}
 
 
@@ -210,38 +197,32 @@ class EncodedChunk(NamedTuple):
     n_unlikely: int
 
 
-@dataclass
-class Encoder:
-    """An encoder of chunks of pairs. It usually runs in child processes, each of which opens the corpus files."""
+def encode_chunk(
+    train: Path, ranges: Sequence[CorpusRange], sides: Tokenizers, data: Data, usual: Mapping[str, float], span: range
+) -> EncodedChunk:
+    """Encode a range of pairs, and drop pairs that are too long or whose ratio of lengths is unlikely.
 
-    directory: Path  # directory that has the text of the pairs
-    ranges: Sequence[CorpusRange]
-    tokenizers: Tokenizers
-    data: Data  # contains the limits of lengths
-    usual_ratios: Mapping[str, float]
+    This function usually runs in child processes, each of which opens the files of the directory `train`. `usual` has
+    the usual ratios of lengths.
+    """
+    # 1. Encode both sides.
+    pairs = Pairs(train, ranges=ranges)
+    chunk = [pairs[i] for i in span]
+    source = encode(sides.source, [pair.tagged_source for pair in chunk])
+    target = encode(sides.target, [pair.target for pair in chunk])
 
-    def encode(self, span: range) -> EncodedChunk:
-        """Encode a range of pairs, and drop pairs that are too long or whose ratio of lengths is unlikely."""
-        # 1. Encode both sides.
-        pairs = Pairs(self.directory, ranges=self.ranges)
-        chunk = [pairs[i] for i in span]
-        source = encode(self.tokenizers.source, [pair.tagged_source for pair in chunk])
-        target = encode(self.tokenizers.target, [pair.target for pair in chunk])
+    # 2. Compare the lengths with the limits. The ratios count EOS, as in `usual_ratios`. The deviation of a pair is its
+    # ratio divided by the usual ratio.
+    too_long = np.maximum(source.lengths, target.lengths) > data.max_length
+    ratios = (target.lengths + 1) / (source.lengths + 1)
+    deviation = ratios / np.array([usual.get(pair.languages, 1.0) for pair in chunk])
+    unlikely = ~too_long & (np.maximum(deviation, 1 / deviation) > data.max_ratio)
 
-        # 2. Compare the lengths with the limits. The ratios count EOS, as in `usual_ratios`. The deviation of a pair is
-        # its ratio divided by the usual ratio.
-        too_long = np.maximum(source.lengths, target.lengths) > self.data.max_length
-        usual = [self.usual_ratios.get(pair.languages, 1.0) for pair in chunk]
-        ratios = (target.lengths + 1) / (source.lengths + 1)
-        deviation = ratios / np.array(usual)
-        is_extreme = np.maximum(deviation, 1 / deviation) > self.data.max_ratio
-        unlikely = is_extreme & ~too_long
-
-        # 3. Return the pairs within the limits.
-        kept = np.flatnonzero(~too_long & ~unlikely)
-        lines = pairs.lines[span.start : span.stop]
-        counts = int(too_long.sum()), int(unlikely.sum())
-        return EncodedChunk(lines[kept], source.compact(kept), target.compact(kept), *counts)
+    # 3. Return the pairs within the limits.
+    kept = np.flatnonzero(~too_long & ~unlikely)
+    lines = pairs.lines[span.start : span.stop]
+    counts = int(too_long.sum()), int(unlikely.sum())
+    return EncodedChunk(lines[kept], source.compact(kept), target.compact(kept), *counts)
 
 
 def encode(tokenizer: Tokenizer, texts: list[str]) -> RaggedArray:
@@ -262,13 +243,13 @@ def tokenize(config: Config) -> tuple[RunDirectory, Tokenizers, dict[str, float]
     run = RunDirectory(config.run)
     with run.lock():
         if run.holds_training() and run.read_tokenizers(config) != tokenizers:
-            message = f"{run.path} holds a training that uses its tokenizer"
-            raise ModelError(message, hint="choose another run=PATH, or move the run away first")
+            raise ModelError(
+                f"{run.path} holds a training that uses its tokenizer",
+                hint="choose another run=PATH, or move the run away first",
+            )
         run.write_tokenizers(tokenizers, config.tokenizer.joint)
 
     # 3. Measure how well the tokenizers fit the dev pairs: the fewer pieces per word, the better.
-    sources = [pair.tagged_source for pair in corpus.dev]
-    targets = [pair.target for pair in corpus.dev]
-    source = pieces_per_word(tokenizers.source, sources)
-    target = pieces_per_word(tokenizers.target, targets)
+    source = pieces_per_word(tokenizers.source, [pair.tagged_source for pair in corpus.dev])
+    target = pieces_per_word(tokenizers.target, [pair.target for pair in corpus.dev])
     return run, tokenizers, {"source": source, "target": target}

@@ -19,7 +19,7 @@ from itertools import islice
 import torch
 
 from nmt.config import Config, TrainSettings
-from nmt.distributed import barrier, broadcast, gather_numbers, n_ranks, parallel, rank, summed
+from nmt.distributed import gather_numbers, n_ranks, parallel, summed
 from nmt.errors import DivergedError, ModelError, StoppedError
 from nmt.model.base import Seq2Seq
 from nmt.model.kernels import bf16_is_faster
@@ -37,13 +37,11 @@ from nmt.train.report import Report
 from nmt.train.schedule import learning_rate, prediction_rate
 from nmt.train.signals import Interrupted, StopRequest, stop_signals
 from nmt.train.step import StepFigures, StepOptions, train_step
-from nmt.train.validation import validate, warn_of_tokenized, warnings_about
+from nmt.train.validation import validate, warnings_about
 
 log = logging.getLogger("nmt")
 
-MAX_SKIPPED = 5  # training rolls back after this many consecutive steps without a finite gradient
-MAX_ROLLBACKS = 3
-ROLLBACK_LR = 0.5  # each rollback multiplies the learning rate by this factor
+MAX_SKIPPED = 5  # training ends after this many consecutive steps without a finite gradient
 
 
 def uses_bf16(settings: TrainSettings, device: torch.device) -> bool:
@@ -59,7 +57,7 @@ def count_skipped(progress: Progress, figures: StepFigures, micro_batches: list[
     Raises DivergedError if this is the `MAX_SKIPPED`-th skipped step in a row.
     """
     progress.n_skipped += 1
-    lines = ", ".join(", ".join(map(str, batch.lines[:10])) for batch in micro_batches)
+    lines = ", ".join(map(str, micro_batches[0].lines[:10]))
     message = "step %d skipped: the loss is %g, the gradient is not finite (lines %s, …)"
     log.warning(message, progress.step, figures.loss, lines)
     if progress.n_skipped == MAX_SKIPPED:
@@ -73,7 +71,7 @@ def step_options(config: Config, progress: Progress, spent: float) -> StepOption
     lr = learning_rate(settings, config.model.d_model, progress.step + 1, spent)
     return StepOptions(
         settings,
-        lr=lr * ROLLBACK_LR**progress.n_rollbacks,
+        lr=lr,
         seed=seed_of(config.seed, progress.step),
         bf16=progress.bf16,
         prediction_rate=prediction_rate(settings, spent),
@@ -102,15 +100,13 @@ class Trainer:
     The caller must hold the lock of the run directory.
     """
 
-    def __init__(self, session: Session, *, quiet: bool = False) -> None:
-        self.on_validation = session.on_validation
-        self.config, self.data, self.quiet = session.config, session.data, quiet
-        self.dev, self.tokenizers = session.corpus.dev, session.tokenizers
+    def __init__(self, session: Session) -> None:
+        self.session, self.config = session, session.config
         model, settings = session.model, session.config.train
         averaged = copy.deepcopy(model).eval() if settings.average == "ema" else None
         progress = Progress(bf16=uses_bf16(settings, model.device))
         self.state = TrainingState(model, averaged, make_optimizers(model, settings), progress)
-        self.checkpointer = Checkpointer(self.config, self.tokenizers, session.run, self.state)
+        self.checkpointer = Checkpointer(self.config, session.tokenizers, session.run, self.state)
         self.stop = StopRequest()
 
     @property
@@ -125,43 +121,28 @@ class Trainer:
             n_replicas: number of processes that share each step on a CPU. Must be 1 if there are several ranks.
         Raises:
             StoppedError: Ctrl-C or SIGTERM was received. It is raised after everything is saved.
-            DivergedError: gradients or the dev loss are NaN or infinite, and no rollback is possible, because there is
-                no checkpoint yet, or `MAX_ROLLBACKS` rollbacks were done.
+            DivergedError: the gradients of `MAX_SKIPPED` steps in a row, or the dev loss, are NaN or infinite.
             OutputError: the final checkpoint cannot be written.
         """
-        self._synchronize(n_ranks() * n_replicas)
-        report = Report(self.spent(), quiet=self.quiet)
-        if not self.quiet:
-            warn_of_tokenized(self.dev)
-        replicas = Replicas(parallel(self.state.model), n_replicas)
-        started = time.monotonic() - self.progress.elapsed_s
-        with stop_signals() as self.stop, contextlib.closing(report), contextlib.closing(replicas):
-            # If training diverges, roll back to the last checkpoint and try again.
-            while True:
-                try:
-                    stopped_by = self.run_steps(replicas, report, started)
-                    if not stopped_by:
-                        self.finish(report, started)
-                    break
-                except DivergedError as error:
-                    self.roll_back(error)
-                except Interrupted:
-                    stopped_by = self.stop.number
-                    break
-            self.checkpointer.write()
-            self.on_validation()
-        if stopped_by:
-            message = f"stopped at step {self.progress.step}, all saved"
-            raise StoppedError(message, stopped_by, hint="the same command goes on from here")
-        return self.progress
-
-    def _synchronize(self, n_replicas: int) -> None:
-        """Use the precision of rank 0 on all ranks, and store `n_replicas`, the number of ranks or replicas."""
         progress = self.progress
-        progress.bf16 = bool(broadcast(progress.bf16))
-        if progress.step and progress.n_ranks != n_replicas:
-            log.info("replicas: %d instead of %d, so dropout is drawn anew", n_replicas, progress.n_ranks)
-        progress.n_ranks = n_replicas
+        progress.n_ranks = n_ranks() * n_replicas
+        report = Report(self.spent())
+        replicas = Replicas(parallel(self.state.model), n_replicas)
+        started = time.monotonic() - progress.elapsed_s
+        with stop_signals() as self.stop, contextlib.closing(replicas):
+            try:
+                stopped_by = self.run_steps(replicas, report, started)
+                if not stopped_by:
+                    self.finish(report, started)
+            except Interrupted:
+                stopped_by = self.stop.number
+            self.checkpointer.write()
+            self.session.on_validation()
+        if stopped_by:
+            raise StoppedError(
+                f"stopped at step {progress.step}, all saved", stopped_by, hint="the same command goes on from here"
+            )
+        return progress
 
     def run_steps(self, replicas: Replicas, report: Report, started: float) -> int:
         """Run steps until the budget is spent or a signal is received. Return the number of the signal, or 0.
@@ -204,9 +185,8 @@ class Trainer:
             self.checkpointer.snapshot_if_due(spent)
             report.step(progress.step, progress.epoch, options.lr, figures, spent)
             # Speeds are computed from the time between the ends of two steps.
-            elapsed_s = time.monotonic() - started
-            line = {"step": progress.step, "elapsed_s": elapsed_s, "lr": options.lr, **asdict(figures)}
-            self.checkpointer.append_metrics("step", line)
+            line = {"step": progress.step, "elapsed_s": time.monotonic() - started, "lr": options.lr}
+            self.checkpointer.append_metrics("step", line | asdict(figures))
             self.validate_if_due(report)
         raise AssertionError("epochs have no end")
 
@@ -214,7 +194,7 @@ class Trainer:
         """Yield the list of micro-batches of each step, from the current epoch and batch on, without end."""
         progress = self.progress
         while True:
-            batches = self.data.batches(progress.epoch, progress.batch)
+            batches = self.session.data.batches(progress.epoch, progress.batch)
             while micro_batches := list(islice(batches, self.config.train.accumulate)):
                 yield micro_batches
             progress.epoch, progress.batch = progress.epoch + 1, 0
@@ -222,13 +202,13 @@ class Trainer:
     def validate_if_due(self, report: Report) -> None:
         """Validate every `validate_every` steps. If the validation is due at a skipped step, postpone it.
 
-        The validation then follows the next step that is not skipped. A validation writes a checkpoint, and a rollback
-        restores the newest checkpoint, which must be older than the skipped steps.
+        The validation then follows the next step that is not skipped. A validation writes a checkpoint, and a training
+        that ends because too many steps are skipped resumes from the newest checkpoint, which must be older than these
+        steps.
         """
         progress, every = self.progress, self.config.train.validate_every
         validated_step = progress.history[-1]["step"] if progress.history else 0
-        is_due = progress.step // every > validated_step // every
-        if is_due and progress.n_skipped == 0:
+        if progress.step // every > validated_step // every and not progress.n_skipped:
             self.validate_and_save(report)
 
     def validate_and_save(self, report: Report) -> None:
@@ -237,11 +217,11 @@ class Trainer:
         Raises DivergedError if the dev loss is NaN or infinite, and Interrupted if a signal is received.
         """
         # 1. Compute the figures.
-        progress = self.progress
+        progress, tokenizers = self.progress, self.session.tokenizers
         model = (self.state.averaged or self.state.model).eval()  # `run_steps` sets train mode again
         with self.stop.interruptible():
             try:
-                validation = validate(model, self.tokenizers, self.dev, self.config, bf16=progress.bf16)
+                validation = validate(model, tokenizers, self.session.corpus.dev, self.config, bf16=progress.bf16)
             except ModelError as error:
                 raise DivergedError(f"on dev {error}", hint="lower train.lr; the last checkpoint is kept") from error
         figures = {"step": progress.step, "epoch": progress.epoch, **validation.figures()}
@@ -253,13 +233,13 @@ class Trainer:
         self.checkpointer.save()
 
         # 3. Report to the user.
-        warnings = warnings_about(progress.history, validation, len(self.tokenizers.target))
+        warnings = warnings_about(progress.history, validation, len(tokenizers.target))
         shown = {"elapsed_s": progress.elapsed_s, "samples": validation.samples, "warnings": warnings}
-        self.checkpointer.append_metrics("validation", {**figures, **shown})
+        self.checkpointer.append_metrics("validation", figures | shown)
         report.validation(progress.step, validation, best=is_best)
         for message in warnings:
             log.warning("%s", message)
-        self.on_validation()
+        self.session.on_validation()
 
     def finish(self, report: Report, started: float) -> None:
         """Write the last snapshot, validate if this step is not validated yet, and mark the training as finished."""
@@ -270,30 +250,9 @@ class Trainer:
         progress.elapsed_s = time.monotonic() - started
         progress.finished_at = progress.step
 
-    def roll_back(self, error: DivergedError) -> None:
-        """Restore the last checkpoint and halve the learning rate.
-
-        Raises `error` if there is no checkpoint, or `MAX_ROLLBACKS` rollbacks have been done.
-        """
-        before = self.progress  # `resume` replaces this object
-        # `broadcast` waits for all ranks. So no rank changes files or weights while another rank is still training.
-        has_checkpoint = broadcast(self.checkpointer.run.newest_step() is not None)
-        if not has_checkpoint or before.n_rollbacks == MAX_ROLLBACKS:
-            raise error
-        if rank() == 0:
-            self.checkpointer.resume()
-        barrier()  # rank 0 resumes before the other ranks, because `resume` on rank 0 renames damaged checkpoints
-        if rank() > 0:
-            self.checkpointer.resume()
-        progress = self.progress
-        progress.n_rollbacks, progress.n_skipped = before.n_rollbacks + 1, 0
-        progress.max_positions, progress.n_ranks = before.max_positions, before.n_ranks
-        log.warning("%s: back to step %d with %g of the rate", error, progress.step, ROLLBACK_LR**progress.n_rollbacks)
-
     def spent(self) -> float:
         """Return the spent fraction of the budget, 0-1: the largest of the fractions of steps, epochs and minutes."""
-        shares = [limit.share for limit in self.limits() if limit.name != "patience"]
-        return min(max(shares, default=0.0), 1.0)
+        return min(max((limit.share for limit in self.limits() if limit.name != "patience"), default=0.0), 1.0)
 
     def over(self) -> bool:
         """Return whether the budget is spent, or the last `train.patience` validations found no better model."""
@@ -301,7 +260,7 @@ class Trainer:
 
     def limits(self) -> list[Limit]:
         """Return the limits on the length of training that the config sets."""
-        return limits(self.config.train, self.progress, self.data.n_batches)
+        return limits(self.config.train, self.progress, self.session.data.n_batches)
 
     def finished(self) -> bool:
         """Return whether training is over, and `finish` was called at the current step."""

@@ -1,7 +1,6 @@
 """Limits of memory: checks of the model size, and the choice of the number of replicas and of micro-batch sizes."""
 
 import logging
-import math
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -12,8 +11,8 @@ import torch
 from nmt.config import Config, TrainSettings
 from nmt.distributed import n_ranks
 from nmt.errors import ConfigError, NmtError
-from nmt.model.base import PART_OF, Seq2Seq
-from nmt.run.checkpoint import shapes_of
+from nmt.model.base import Seq2Seq
+from nmt.run.checkpoint import meta_model
 from nmt.text.batches import Batch
 from nmt.text.tokenizer import Tokenizers
 
@@ -28,24 +27,16 @@ MIN_REPLICA_TOKENS = 384  # minimum tokens per replica and step; with fewer, the
 
 def check_memory(config: Config, tokenizers: Tokenizers, device: torch.device) -> None:
     """Raise ConfigError if the weights, their average, gradients and moments need more memory than the device has."""
-    # 1. Count all weights, and the weights that are trained.
-    settings = config.train
-    n_parameters = n_trained = 0
-    for name, shape in shapes_of(config, tokenizers).items():
-        n_parameters += math.prod(shape)
-        part = PART_OF[name.partition(".")[0]]
-        if part not in settings.freeze:
-            n_trained += math.prod(shape)
-
-    # 2. Count the stored numbers, 4 bytes each. Only a trained weight has a gradient and moments.
+    settings, model = config.train, meta_model(config, tokenizers)
+    model.freeze(settings.freeze)
+    # Count the stored numbers, 4 bytes each. Only a trained weight has a gradient and moments: AdamW has two moments
+    # per weight, Muon has one. The count is a lower bound, because AdamW updates the embeddings with Muon, too.
     n_copies = 2 if settings.average == "ema" else 1
-    # AdamW has two moments per weight, Muon has one. With train.optimizer=muon, AdamW still updates the embeddings, so
-    # the count is a lower bound.
     n_moments = 2 if settings.optimizer == "adamw" else 1
-    n_numbers = n_parameters * n_copies + n_trained * (1 + n_moments)
-    needed, available = 4 * n_numbers, memory_of(device)
+    needed = 4 * (model.n_parameters * n_copies + model.n_trainable * (1 + n_moments))
+    available = memory_of(device)
     if needed > available:
-        sizes = f"{n_parameters / 1e6:,.0f}M parameters need {needed / 1e9:.1f} GB to train"
+        sizes = f"{model.n_parameters / 1e6:,.0f}M parameters need {needed / 1e9:.1f} GB to train"
         raise ConfigError(f"{sizes}, {device} has {available / 1e9:.1f} GB", hint=SMALLER_MODEL)
 
 
@@ -53,12 +44,12 @@ def memory_of(device: torch.device) -> int:
     """Return the memory of a GPU or, for a CPU, of the machine, in bytes. Return 2^60 if the memory is not known."""
     if device.type == "cuda":
         return int(torch.cuda.get_device_properties(device).total_memory)
-    if hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
-        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    return 2**60  # on Windows
+    if sys.platform == "win32":
+        return 2**60
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
-def n_fitting_replicas(model: Seq2Seq, n_vocab: int, settings: TrainSettings, n_before: int | None = None) -> int:
+def n_fitting_replicas(model: Seq2Seq, settings: TrainSettings, n_before: int | None = None) -> int:
     """Return the number of replicas that train fastest: 1 on a GPU, and on a CPU as many as these limits allow.
 
     There is at most one replica per torch thread, and at most one per `MIN_REPLICA_TOKENS` tokens of a step. All
@@ -69,7 +60,7 @@ def n_fitting_replicas(model: Seq2Seq, n_vocab: int, settings: TrainSettings, n_
         return 1
     n_replicas = n_before or settings.batch_tokens * settings.accumulate // MIN_REPLICA_TOKENS
     # A replica needs memory for a gradient, and for three float32 tensors as large as the logits.
-    replica_bytes = 4 * model.n_trainable + 12 * settings.batch_tokens * n_vocab
+    replica_bytes = 4 * model.n_trainable + 12 * settings.batch_tokens * model.projection.out_features
     n_in_memory = memory_of(model.device) // 2 // replica_bytes
     return max(1, min(n_replicas, torch.get_num_threads(), n_in_memory))
 
@@ -98,9 +89,10 @@ def split_on_out_of_memory(
         except torch.OutOfMemoryError as error:
             largest = max(parts, key=lambda part: part.n_positions)
             if n_ranks() > 1 or len(largest.src) == 1:
-                message = f"out of memory with {len(largest.src)} pairs of {largest.n_positions} positions"
-                hint = "lower train.batch_tokens, data.max_length or the model's sizes; the checkpoint is kept"
-                raise NmtError(message, hint=hint) from error
+                raise NmtError(
+                    f"out of memory with {len(largest.src)} pairs of {largest.n_positions} positions",
+                    hint="lower train.batch_tokens, data.max_length or the model's sizes; the checkpoint is kept",
+                ) from error
         # The following lines are outside of the except block. Inside the block, the exception still references the
         # tensors of the step, so the memory of these tensors is not free.
         max_positions = max(half.n_positions for half in largest.split(2))
@@ -112,18 +104,17 @@ def split_on_out_of_memory(
         )
 
 
-def peak_memory(device: torch.device, *, of_children: bool = False) -> int:
+def peak_memory(device: torch.device) -> int:
     """Return the peak memory in bytes, or 0 if the system does not report it.
 
     If `device` is a GPU, this is the peak of the GPU memory that this process has allocated. Otherwise it is the peak
-    memory of this process. With `of_children`, it is the peak memory of the largest child process that has ended.
+    memory of this process.
     """
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device)
-    try:
-        import resource
-    except ImportError:  # on Windows
+    if sys.platform == "win32":
         return 0
-    usage = resource.getrusage(resource.RUSAGE_CHILDREN if of_children else resource.RUSAGE_SELF)
+    import resource
+
     unit = 1 if sys.platform == "darwin" else 1024  # bytes per unit of `ru_maxrss`
-    return usage.ru_maxrss * unit
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit

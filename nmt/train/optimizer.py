@@ -33,8 +33,7 @@ def orthogonalize(x: Tensor) -> Tensor:
     rows <= columns. A matrix of zeros stays zero.
     """
     a, b, c = COEFFICIENTS
-    norm = torch.linalg.matrix_norm(x, keepdim=True)
-    x = x / norm.clamp(min=1e-7)  # now singular values are at most 1
+    x = x / torch.linalg.matrix_norm(x, keepdim=True).clamp(min=1e-7)  # now singular values are at most 1
     # Each iteration computes x = a·x + (b·G + c·G²)·x, where G = x·x^T.
     for _ in range(N_ITERATIONS):
         gram = x @ x.mT
@@ -96,8 +95,7 @@ class Muon(torch.optim.Optimizer):
 
 
 # Names of the tensors that each optimizer keeps for a parameter.
-Moments = tuple[str, ...]
-STATE: dict[type[torch.optim.Optimizer], Moments] = {
+STATE: dict[type[torch.optim.Optimizer], tuple[str, ...]] = {
     torch.optim.AdamW: ("step", "exp_avg", "exp_avg_sq"),
     Muon: ("momentum",),
 }
@@ -114,8 +112,7 @@ def make_optimizers(model: Seq2Seq, settings: TrainSettings) -> list[torch.optim
     by_muon: dict[Tensor, int] = {}
     if settings.optimizer == "muon":
         for name, module in model.named_modules():
-            is_linear = isinstance(module, nn.Linear) and name != "projection"
-            if is_linear and module.weight.requires_grad:
+            if isinstance(module, nn.Linear) and name != "projection" and module.weight.requires_grad:
                 by_muon[module.weight] = n_stacked(name)
 
     # 2. Collect the parameters that AdamW updates.

@@ -6,7 +6,7 @@ recipes: the settings that gave the best models on corpora of 3,000 to 158,000 p
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -89,21 +89,19 @@ class Plan:
     @property
     def usual_epochs(self) -> int:
         """The number of epochs without a time limit: 45 for 18,000 pairs, and more for fewer pairs."""
-        factor = (18_000 / self.corpus.n_pairs) ** 0.4
-        return int(clamp(round(45 * factor), 3, 300))
+        return int(clamp(round(45 * (18_000 / self.corpus.n_pairs) ** 0.4), 3, 300))
 
     @property
     def share(self) -> float:
         """The number of epochs that fit in the time limit, divided by `usual_epochs`; 1 without a time limit."""
         if self.minutes is None or math.isnan(self.epoch_s):
             return 1.0
-        n_fitting = self.minutes * 60 / self.epoch_s
-        return n_fitting / self.usual_epochs
+        return self.minutes * 60 / self.epoch_s / self.usual_epochs
 
     @property
     def n_epochs(self) -> int:
-        share = min(self.share, 2.0)  # more epochs than twice the usual number do not help
-        return max(1, round(share * self.usual_epochs))
+        # More epochs than twice the usual number do not help.
+        return max(1, round(min(self.share, 2.0) * self.usual_epochs))
 
     @property
     def n_tokens(self) -> float:
@@ -112,8 +110,7 @@ class Plan:
 
     @property
     def expected_minutes(self) -> float:
-        all_epochs = self.n_epochs * self.epoch_s / 60
-        return min(all_epochs, self.minutes) if self.minutes else all_epochs
+        return min(self.n_epochs * self.epoch_s / 60, self.minutes or math.inf)
 
     @property
     def vocab_size(self) -> int:
@@ -122,8 +119,7 @@ class Plan:
         # Each piece should occur a dozen times. This gives large vocabularies for large corpora. So the number of
         # pieces is limited to 8 times the square root of the number of words, and to 32,000.
         largest = clamp(8 * math.sqrt(n_words), 8_000, 32_000)
-        n_pieces = clamp(n_words / 12, 600, largest)
-        n_pieces = int(round(n_pieces, -2))
+        n_pieces = int(round(clamp(n_words / 12, 600, largest), -2))
         if self.corpus.joint:
             return max(n_pieces, n_characters + n_pieces // 2)
         return max(n_pieces // 2, n_characters + MIN_PIECES)
@@ -131,9 +127,8 @@ class Plan:
     @property
     def batch_tokens(self) -> int:
         """The batch size, a power of two. Batch size and number of updates grow with the square root of `n_tokens`."""
-        best = max(BATCH * math.sqrt(self.n_tokens), 1)
-        power = 2 ** round(math.log2(best))
-        return int(clamp(power, 512, 8192))
+        best = clamp(BATCH * math.sqrt(self.n_tokens), 512, 8192)
+        return int(2 ** round(math.log2(best)))
 
     @property
     def n_steps(self) -> float:
@@ -150,8 +145,7 @@ class Plan:
             usual = 0.2
         if n_pairs < 100_000:
             usual = 0.3
-        fitting = usual * min(self.share, 1.0)
-        return round(max(fitting, 0.1), 2)
+        return round(max(usual * min(self.share, 1.0), 0.1), 2)
 
     @property
     def warmup(self) -> int:
@@ -171,8 +165,7 @@ def fit_machine(corpus: CorpusSize, minutes: float | None, measure: Callable[[Pl
     """
     for size in sizes_for(corpus.n_pairs):
         plan = Plan(corpus, size, minutes)
-        epoch_s, memory = measure(plan)
-        plan = replace(plan, epoch_s=epoch_s, memory=memory)
+        plan = Plan(corpus, size, minutes, *measure(plan))
         if plan.share >= MIN_SHARE:
             break
     return plan
@@ -181,31 +174,25 @@ def fit_machine(corpus: CorpusSize, minutes: float | None, measure: Callable[[Pl
 def size_of(facts: Facts) -> CorpusSize:
     """Return the size of the training corpus from the facts about a text that `nmt init` has split."""
     # Two languages with different scripts share few pieces, so a joint vocabulary is of no use.
-    joint = facts.letter_overlap > 0.5
-    return CorpusSize(facts.n_train, facts.n_words, facts.n_characters, joint)
+    return CorpusSize(facts.n_train, facts.n_words, facts.n_characters, joint=facts.letter_overlap > 0.5)
 
 
 def fit_sizes(config: Config, corpus: CorpusSize) -> Config:
     """Return the config. Sizes and rates that the user did not set are chosen for this corpus."""
-    corpus = corpus._replace(joint=config.tokenizer.joint)
     largest = sizes_for(corpus.n_pairs)[0]
-    plan = Plan(corpus, largest)
-    lr = largest.lr
-    if config.train.optimizer == "adamw":
-        lr = min(lr, ADAMW_LR)
+    plan = Plan(corpus._replace(joint=config.tokenizer.joint), largest)
+    lr = min(largest.lr, ADAMW_LR) if config.train.optimizer == "adamw" else largest.lr
     model = {"d_model": largest.d_model, "d_ff": largest.d_ff, "n_heads": N_HEADS, "dropout": plan.dropout}
     model |= {"n_encoder_layers": largest.n_layers, "n_decoder_layers": largest.n_layers}
     train = {"batch_tokens": plan.batch_tokens, "lr": lr, "warmup": plan.warmup}
-    limits = (config.train.max_steps, config.train.max_epochs, config.train.max_minutes)
-    if limits == (None, None, None):
+    if config.train.max_steps is None and config.train.max_minutes is None:
         train["max_epochs"] = plan.n_epochs
     return with_unset(config, {"tokenizer": {"vocab_size": plan.vocab_size}, "model": model, "train": train})
 
 
 def fit_validation(config: Config, steps_per_epoch: int) -> Config:
     """Return the config. If `train.validate_every` is unset, it is set to one epoch, within 100 to 4000 steps."""
-    every = int(clamp(steps_per_epoch, 100, 4000))
-    return with_unset(config, {"train": {"validate_every": every}})
+    return with_unset(config, {"train": {"validate_every": int(clamp(steps_per_epoch, 100, 4000))}})
 
 
 class PieceCounts(NamedTuple):
@@ -237,8 +224,7 @@ def fit_limit(config: Config, corpora: Sequence[PieceCounts], base: Config | Non
         if len(corpus.source):
             mean_ratio = (corpus.target + 1).sum() / (corpus.source + 1).sum()
             ratio = max(ratio, float(mean_ratio))
-    rounded = math.ceil(100 * SLACK * ratio) / 100
-    slope = min(rounded, MAX_SLOPE)
+    slope = min(math.ceil(100 * SLACK * ratio) / 100, MAX_SLOPE)
     least = MIN_ROOM
     if base:
         slope = max(slope, base.decode.max_length_a)
@@ -293,7 +279,7 @@ tokenizer:
   vocab_size: {plan.vocab_size}  # so that each piece is frequent enough in {facts.n_words:,} words
   joint: {joint}  # one vocabulary for both languages, if they are written in the same letters
 model:
-  d_model: {size.d_model}  # the size for {facts.n_train:,} pairs{in_time}
+  d_model: {size.d_model}  # the size for {facts.n_train:,} pairs
   d_ff: {size.d_ff}
   n_heads: {n_heads}
   n_encoder_layers: {size.n_layers}
@@ -315,18 +301,14 @@ def config_text(plan: Plan, facts: Facts, run: str, root: str, languages: tuple[
     source, target = languages
     names = {"run": scalar(run), "root": scalar(root), "source": source, "target": target}
     joint, tied = ("true", "all") if plan.corpus.joint else ("false", "decoder")
-    in_time = f" that trains in {plan.minutes:g} minutes here" if plan.minutes else ""
-    n_updates = max(round(plan.n_steps, -2), 100)
-    chosen = {"joint": joint, "tied": tied, "in_time": in_time, "n_updates": n_updates, "n_heads": N_HEADS}
+    chosen = {"joint": joint, "tied": tied, "n_updates": max(round(plan.n_steps, -2), 100), "n_heads": N_HEADS}
     text = CONFIG.format(plan=plan, size=plan.model, facts=facts, **names, **chosen)
 
-    # 2. Write the limits. The limit on epochs is left out if the time limit is reached earlier.
-    fits = True
+    # 2. Write the limits.
     if plan.minutes:
         n_fitting = plan.minutes * 60 / plan.epoch_s
-        fits = plan.n_epochs < n_fitting
         text += f"  max_minutes: {scalar(plan.minutes)}  # as given; about {n_fitting:.0f} epochs\n"
-    if fits:
+    if not plan.minutes or plan.n_epochs < n_fitting:  # otherwise, the time limit is reached earlier
         text += f"  max_epochs: {plan.n_epochs}  # enough for {facts.n_train:,} pairs\n"
     return text
 

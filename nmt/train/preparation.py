@@ -25,14 +25,13 @@ from nmt.text import corpus_files, glossary, permutation, placeholders
 from nmt.text.corpus_files import SIDES, CorpusRange, Pairs, RaggedArray
 from nmt.text.lines import Pair, is_blank
 from nmt.text.permutation import Digests
-from nmt.train.corpora import all_corpora, check_order, corpus_hashes, mixture_of, named, pairs_of, training_corpora
+from nmt.train.corpora import corpus_hashes, mixture_of, named, pairs_of, training_corpora
 from nmt.train.plan import CorpusSize, clamp
 
 log = logging.getLogger("nmt")
 
 MAX_DEV_PAIRS = 1_000
 DEV_SHARE = 0.02  # share of the pairs of data.train that is held out if data.dev is not set
-FEW_DEV_PAIRS = 100
 SAMPLE_PAIRS = 200_000  # default maximum of `sample`: training a tokenizer on more pairs takes too much memory
 LEXICON_PAIRS = 50_000  # maximum number of pairs from which `lexicon_of` learns translations of words
 FORMAT = 6  # version of the files in the cache; raise this number when the content of the files changes
@@ -51,8 +50,6 @@ class TrainingText:
 def read_corpus(config: Config) -> TrainingText:
     """Read the training and dev corpora, and drop blank and repeated pairs. Check that the test corpora can be read."""
     data = config.data
-    for name, files in all_corpora(config).items():
-        check_order(name, files, data.train[0])
     hashes = corpus_hashes(config)
 
     # 1. Write the text into the cache, or find the text there.
@@ -73,70 +70,21 @@ def read_corpus(config: Config) -> TrainingText:
     for note in summary["notes"]:
         log.info("%s", note)
     dev = [Pair(*pair) for pair in summary["dev"]]
-    if not data.dev and len(dev) < FEW_DEV_PAIRS:
-        warning = "dev has only %d pairs, held out of train: scores on fewer than %d are mostly chance; set data.dev"
-        log.warning(warning, len(dev), FEW_DEV_PAIRS)
     train = Pairs(directory, ranges=ranges_of(config, summary["last_lines"]))
 
     # 3. Compute the size of an epoch.
     mixture = mixture_of(config, train)
     n_pairs = mixture.n_pairs if mixture else len(train)
-    n_words = round(n_pairs * summary["words_per_pair"])
-    return TrainingText(train, dev, hashes, CorpusSize(n_pairs, n_words, summary["n_characters"]))
+    size = CorpusSize(n_pairs, round(n_pairs * summary["words_per_pair"]), summary["n_characters"])
+    return TrainingText(train, dev, hashes, size)
 
 
 def ranges_of(config: Config, last_lines: Sequence[int]) -> list[CorpusRange]:
     """Return the range of lines of each training corpus, given the number of the last line of each corpus."""
-    languages = [files.languages for files in training_corpora(config).values()]
-    if not config.data.directions:
-        languages = [""] * len(languages)
-    return [CorpusRange(*corpus) for corpus in zip(last_lines, languages, strict=True)]
-
-
-class CorpusDraft:
-    """The training pairs that remain while pairs are dropped. Files hold their line numbers and their digests."""
-
-    def __init__(self, directory: Path) -> None:
-        self.directory = directory
-        self.notes: list[str] = []  # messages for the user
-        self.digest_files = {name: directory / f"{name}.digest" for name in (*SIDES, "pair")}
-
-    def digests(self, name: str) -> Digests:
-        return corpus_files.mapped(self.digest_files[name], np.uint64)
-
-    def keep(self, kept: NDArray[np.bool_]) -> None:
-        files = [self.directory / "lines", *self.digest_files.values()]
-        corpus_files.keep(files, kept)
-
-    def drop(self, dropped: NDArray[np.bool_], kind: str) -> None:
-        """Drop the pairs that the mask selects. Add a note with the number and the kind of the dropped pairs."""
-        n = int(dropped.sum())
-        if n:
-            self.notes.append(f"{n} {kind}")
-            self.keep(~dropped)
-
-    def hold_out(self, config: Config, ranges: Sequence[CorpusRange]) -> list[Pair]:
-        """Remove random pairs of data.train and return them as dev pairs.
-
-        All other pairs that share a sentence with a dev pair are also removed.
-        """
-        # Hold out pairs of data.train only, because data.mix may have text of another kind. data.train is the first
-        # corpus.
-        pairs = Pairs(self.directory, ranges=ranges)
-        _, n_train = pairs.spans()[0]
-        n = n_dev_pairs(n_train)
-        source, target = self.digests("source"), self.digests("target")
-        held_out, remaining = permutation.hold_out(source, target, n, config.seed, n_train)
-        dev = [pairs[i] for i in held_out]
-        self.keep(remaining)
-        told = f"no data.dev: {len(dev)} pairs of train set aside for it"
-        self.notes.append(f"{told}, none of their sentences left in train")
-        return dev
-
-    def finish(self) -> None:
-        """Delete the files that are needed only while pairs are dropped."""
-        for file in (*self.digest_files.values(), self.directory / "blank"):
-            file.unlink()
+    ranges = []
+    for last_line, files in zip(last_lines, training_corpora(config).values(), strict=True):
+        ranges.append(CorpusRange(last_line, files.languages if config.data.directions else ""))
+    return ranges
 
 
 def write_corpus(config: Config, directory: Path) -> None:
@@ -147,55 +95,83 @@ def write_corpus(config: Config, directory: Path) -> None:
     dev_and_test = dev_names | named("test", data.test)
     held_out = {name: list(pairs_of(config, files)) for name, files in dev_and_test.items()}
     corpora = training_corpora(config)
-    last_lines = []
-    for files in corpora.values():
-        n_lines = corpus_files.write_pairs(directory, pairs_of(config, files))
-        last_lines.append(n_lines)
-    ranges = ranges_of(config, last_lines)
+    last_lines = [corpus_files.write_pairs(directory, pairs_of(config, files)) for files in corpora.values()]
 
-    # 2. Drop blank and repeated training pairs.
-    draft = CorpusDraft(directory)
-    if data.drop_blank:
-        blank = corpus_files.mapped(directory / "blank", np.bool_)
-        draft.drop(blank, "pairs blank on a side dropped (data.drop_blank)")
-    if data.drop_duplicates:
-        is_first = permutation.first_occurrences(draft.digests("pair"))
-        draft.drop(~is_first, "repeated pairs dropped (data.drop_duplicates)")
+    # 2. Drop blank and repeated training pairs. `kept` is a mask of the pairs that remain.
+    notes: list[str] = []  # messages for the user
+    files_of_digests = {name: directory / f"{name}.digest" for name in (*SIDES, "pair")}
+    digests = {name: corpus_files.mapped(file, np.uint64) for name, file in files_of_digests.items()}
+    blank = corpus_files.mapped(directory / "blank", np.bool_)
+    kept = kept_pairs(data, blank, digests["pair"], notes)
 
     # 3. Collect the pairs of data.dev, or hold out training pairs as dev pairs.
     if data.dev:
         read: list[Pair] = []
         for name in dev_names:
             read += held_out[name]
-        dev = [pair for pair in read if not is_blank_pair(pair)]
+        dev = [pair for pair in read if not (is_blank(pair.source) or is_blank(pair.target))]
         n_blank = len(read) - len(dev)
         if n_blank:
-            draft.notes.append(f"{n_blank} pairs of dev blank on a side left out")
+            notes.append(f"{n_blank} pairs of dev blank on a side left out")
     else:
-        dev = draft.hold_out(config, ranges)
+        dev = hold_out_dev(Pairs(directory), digests, kept, last_lines[0], config.seed)
+        notes.append(f"no data.dev: {len(dev)} pairs of train set aside for it, none of their sentences left in train")
+    corpus_files.keep([directory / "lines"], kept)
 
     # 4. Check the corpora, and count dev and test pairs that overlap with the training pairs.
-    pairs = Pairs(directory, ranges=ranges)
-    training = dict(zip(corpora, pairs.by_corpus(), strict=True))
-    check_corpora(training, dev, held_out)
-    in_train = draft.digests("source"), draft.digests("target")
+    pairs = Pairs(directory, ranges=ranges_of(config, last_lines))
+    check_corpora(dict(zip(corpora, pairs.by_corpus(), strict=True)), dev, held_out)
+    in_train = digests["source"][kept], digests["target"][kept]
     if data.directions:  # a source sentence of one direction may be a target sentence of another direction
         both = np.concatenate(in_train)
         in_train = (both, both)
     for name, corpus in held_out.items():
         if n := n_shared(corpus, *in_train):
-            shared = f"{n} of {len(corpus)} pairs of {name} have a side that is also in train"
-            draft.notes.append(f"{shared}: scores on it will be too high")
+            notes.append(
+                f"{n} of {len(corpus)} pairs of {name} have a side that is also in train: scores on it will be too high"
+            )
 
-    # 5. Write the summary.
-    summary = {"dev": [astuple(pair) for pair in dev], "notes": draft.notes, "last_lines": last_lines}
+    # 5. Write the summary, and delete the files that were needed only to drop pairs.
+    summary = {"dev": [astuple(pair) for pair in dev], "notes": notes, "last_lines": last_lines}
     summary |= counts_of(sample(pairs))
     (directory / "corpus.json").write_text(json.dumps(summary), encoding="utf-8")
-    draft.finish()
+    for file in (*files_of_digests.values(), directory / "blank"):
+        file.unlink()
 
 
-def is_blank_pair(pair: Pair) -> bool:
-    return is_blank(pair.source) or is_blank(pair.target)
+def kept_pairs(data: Data, blank: NDArray[np.bool_], digests: Digests, notes: list[str]) -> NDArray[np.bool_]:
+    """Return a mask of the pairs that are neither blank nor repeated, and add the numbers of dropped pairs to `notes`.
+
+    `blank` is a mask of the blank pairs, and `digests` has a digest of each pair.
+    """
+    kept = np.ones_like(blank)
+    faults: dict[str, NDArray[np.bool_]] = {}
+    if data.drop_blank:
+        faults["pairs blank on a side dropped (data.drop_blank)"] = blank
+    if data.drop_duplicates:
+        faults["repeated pairs dropped (data.drop_duplicates)"] = ~permutation.first_occurrences(digests)
+    for kind, has_fault in faults.items():
+        n_dropped = int((kept & has_fault).sum())
+        if n_dropped:
+            notes.append(f"{n_dropped} {kind}")
+        kept &= ~has_fault
+    return kept
+
+
+def hold_out_dev(
+    pairs: Pairs, digests: dict[str, Digests], kept: NDArray[np.bool_], last_line: int, seed: int
+) -> list[Pair]:
+    """Return random pairs of data.train as dev pairs, and remove them from the mask `kept`.
+
+    All other pairs that share a sentence with a dev pair are also removed. No pair of data.mix is held out, because
+    data.mix may have text of another kind. data.train is the first corpus, up to `last_line`.
+    """
+    index = np.flatnonzero(kept)
+    n_train = int(kept[:last_line].sum())
+    source, target = digests["source"][index], digests["target"][index]
+    chosen, remaining = permutation.hold_out(source, target, n_dev_pairs(n_train), seed, n_train)
+    kept[index] = remaining
+    return [pairs[int(i)] for i in index[chosen]]
 
 
 def counts_of(pairs: list[Pair]) -> dict[str, Any]:
@@ -203,25 +179,23 @@ def counts_of(pairs: list[Pair]) -> dict[str, Any]:
     characters = set[str]()
     for pair in pairs:
         characters.update(pair.source, pair.target)
-    words_per_pair = mean(count_words(pair.target) for pair in pairs)
-    return {"n_characters": len(characters), "words_per_pair": words_per_pair}
+    return {"n_characters": len(characters), "words_per_pair": mean(count_words(pair.target) for pair in pairs)}
 
 
 def check_corpora(training: dict[str, Pairs], dev: list[Pair], held_out: dict[str, list[Pair]]) -> None:
-    """Raise DataError if a training corpus or the dev corpus is empty, or if both sides of a corpus are the same text.
+    """Raise DataError if a corpus has no pairs, or if both sides of a corpus are the same text.
 
     `training` and `dev` have the pairs that were kept. `held_out` are the dev and test corpora as they were read.
     """
-    # The corpora that training uses must have pairs.
-    used: dict[str, Pairs | list[Pair]] = {**training, "dev": dev}
-    for name, pairs in used.items():
-        if not len(pairs):
-            hint = "are all of its pairs in train, too?" if name.startswith("mix.") else "check data.train and data.dev"
-            raise DataError(f"{name} has no pair that can be used", hint=hint)
-    # The sides of every corpus must differ.
     read: dict[str, Pairs | list[Pair]] = {**training, **held_out}
-    for name, pairs in read.items():
-        if all(pair.source == pair.target for pair in pairs):  # fast, because `all` usually stops at the first pair
+    for name, pairs in {**read, "dev": dev}.items():
+        if not len(pairs):
+            raise DataError(
+                f"{name} has no pair that can be used",
+                hint="check its files; blank pairs, and pairs that an earlier corpus has, are dropped",
+            )
+        # Dev pairs that were held out are not checked. `all` is fast: it usually stops at the first pair.
+        if name in read and all(pair.source == pair.target for pair in pairs):
             hint = f"name the files of the two languages in data.{name}.source and data.{name}.target"
             raise DataError(f"data.{name}: source and target are the same text", hint=hint)
 
@@ -238,9 +212,7 @@ def n_shared(pairs: list[Pair], source: Digests, target: Digests) -> int:
     """
     sources = corpus_files.digests_of(pair.source.encode() for pair in pairs)
     targets = corpus_files.digests_of(pair.target.encode() for pair in pairs)
-    is_shared_source = np.isin(sources, source)
-    is_shared_target = np.isin(targets, target)
-    return int((is_shared_source | is_shared_target).sum())
+    return int((np.isin(sources, source) | np.isin(targets, target)).sum())
 
 
 def sample(pairs: Pairs, size: int | None = None) -> list[Pair]:
@@ -262,8 +234,9 @@ def annotated_pairs(pairs: Pairs, data: Data) -> Path:
     """
 
     def write(directory: Path) -> None:
-        changed = shutil.ignore_patterns("source*", "target*")
-        shutil.copytree(pairs.directory, directory, dirs_exist_ok=True, ignore=changed)
+        shutil.copytree(
+            pairs.directory, directory, dirs_exist_ok=True, ignore=shutil.ignore_patterns("source*", "target*")
+        )
         # Copy all lines, also the lines of dropped pairs, because pairs refer to texts by line numbers.
         lexicon = lexicon_of(pairs)
         for source, target in chunks_of_lines(pairs):
@@ -280,8 +253,7 @@ def lexicon_of(pairs: Pairs) -> alignment.Lexicon:
     step = 1 + min(len(pairs), SAMPLE_PAIRS) // LEXICON_PAIRS
     sampled = sample(pairs)[::step]
     source = alignment.hash_words([pair.source for pair in sampled])
-    target = alignment.hash_words([pair.target for pair in sampled])
-    return alignment.learn_lexicon(source, target)
+    return alignment.learn_lexicon(source, alignment.hash_words([pair.target for pair in sampled]))
 
 
 def chunks_of_lines(pairs: Pairs) -> Iterator[tuple[list[str], list[str]]]:
@@ -290,8 +262,7 @@ def chunks_of_lines(pairs: Pairs) -> Iterator[tuple[list[str], list[str]]]:
     for start in range(0, n_lines, alignment.BATCH):
         lines = range(start, min(start + alignment.BATCH, n_lines))
         source = [pairs.source.text(i) for i in lines]
-        target = [pairs.target.text(i) for i in lines]
-        yield source, target
+        yield source, [pairs.target.text(i) for i in lines]
 
 
 def annotate(source: list[str], target: list[str], lexicon: alignment.Lexicon, data: Data) -> None:
@@ -307,12 +278,10 @@ def annotate(source: list[str], target: list[str], lexicon: alignment.Lexicon, d
             translations.update(text[start:end] for _, (start, end) in links_of_line)
         candidates = sorted(translations)
         for i, links_of_line in enumerate(links):
-            pair = glossary.with_terms(source[i], target[i], links_of_line, candidates)
-            source[i], target[i] = pair
+            source[i], target[i] = glossary.with_terms(source[i], target[i], links_of_line, candidates)
 
     # 3. Replace spans by symbols in lines without annotated terms.
     if data.placeholders:
         for i, links_of_line in enumerate(links):
             if glossary.TERM not in source[i]:
-                pair = placeholders.with_symbols(source[i], target[i], links_of_line)
-                source[i], target[i] = pair
+                source[i], target[i] = placeholders.with_symbols(source[i], target[i], links_of_line)

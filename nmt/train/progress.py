@@ -20,15 +20,15 @@ def is_validation(line: dict[str, Any]) -> bool:
     return all(isinstance(value, int | float) for value in values)
 
 
-def ranking(line: Mapping[str, Any] | None, metric: str, loss: str = "dev_loss") -> tuple[float, ...]:
+def ranking(line: Mapping[str, Any] | None, metric: str) -> tuple[float, ...]:
     """Return a sort key for the figures of a validation. A larger key is better; the key of None is the smallest.
 
     If two BLEU scores are equal, the lower loss decides: a model has BLEU 0.00 in the first validations, but the loss
-    already falls. `loss` is the key of the loss in `line`.
+    already falls.
     """
     if line is None:
         return (-math.inf, -math.inf)
-    rank_by_loss = -float(line[loss])
+    rank_by_loss = -float(line["dev_loss"])
     if metric == "loss":
         return (rank_by_loss,)
     return (float(line["dev_bleu"]), rank_by_loss)
@@ -58,7 +58,6 @@ class Progress:
     best_figures: Figures | None = None  # all figures of the best model
     n_worse: int = 0  # number of validations since the best validation
     n_skipped: int = 0  # number of consecutive steps without a finite gradient until now
-    n_rollbacks: int = 0  # number of rollbacks so far; each rollback lowers the learning rate
     n_ranks: int = 1  # number of ranks or replicas that shared the last step; dropout depends on this number
     max_positions: NonNegativeInt = 0  # maximum positions of a micro-batch, set after memory ran out; 0: no maximum
     bf16: bool = False  # whether matmuls run in bf16; a resumed run with train.precision=auto keeps this choice
@@ -68,9 +67,7 @@ class Progress:
 
     def is_validated(self) -> bool:
         """Return whether the current step was validated."""
-        if not self.history:
-            return False
-        return bool(self.history[-1]["step"] == self.step)
+        return bool(self.history) and self.history[-1]["step"] == self.step
 
 
 def parse_progress(saved: dict[str, Any], file: Path) -> Progress:
@@ -88,12 +85,8 @@ class Limit(NamedTuple):
     """A limit on the length of training that is set in the config. Training ends when the first limit is reached."""
 
     name: str  # key of the setting in `train`
-    used: float  # how much of the limit is used so far, in the unit of `most`
+    share: float  # the used fraction of the limit, 1 or more if the limit is reached
     most: float  # value of the setting
-
-    @property
-    def share(self) -> float:
-        return self.used / self.most
 
 
 def limits(settings: TrainSettings, progress: Progress, n_batches: int) -> list[Limit]:
@@ -103,31 +96,19 @@ def limits(settings: TrainSettings, progress: Progress, n_batches: int) -> list[
     """
     # `n_batches` is an estimate, so `batch` may exceed `n_batches`. Until the epoch is over, the part is less than 1.
     part_of_epoch = min(progress.batch / n_batches, 1 - 1e-9)
-    used = {
+    used: dict[str, float] = {
         "max_steps": progress.step,
         "max_epochs": progress.epoch + part_of_epoch,
         "max_minutes": progress.elapsed_s / 60,
         "patience": progress.n_worse,
     }
-    limits = []
-    for name, n in used.items():
-        most = getattr(settings, name)
-        if most is not None:
-            limits.append(Limit(name, n, most))
-    return limits
+    most = settings.model_dump(include=set(used), exclude_none=True)
+    return [Limit(name, used[name] / value, value) for name, value in most.items()]
 
 
 def ending(settings: TrainSettings, progress: Progress, n_batches: int) -> str:
-    """Return a message that names the limits that ended a training, and how much of the other limits was used."""
-    reached, names, shares = [], [], []
-    for limit in limits(settings, progress, n_batches):
-        name = f"train.{limit.name}"
-        if limit.share >= 1:
-            reached.append(f"{name}={limit.most}")
-            names.append(name)
-        else:
-            shares.append(f"{name}: {round(limit.used, 1):,} of {limit.most:,}")
-    ended_by = " and ".join(reached)
-    if shares:
-        ended_by += f" ({', '.join(shares)})"
-    return f"ended by {ended_by}: raise {' and '.join(names)} to go on"
+    """Return a message that names the limits that ended a training."""
+    reached = [limit for limit in limits(settings, progress, n_batches) if limit.share >= 1]
+    ended_by = " and ".join(f"train.{limit.name}={limit.most}" for limit in reached)
+    names = " and ".join(f"train.{limit.name}" for limit in reached)
+    return f"ended by {ended_by}: raise {names} to go on"

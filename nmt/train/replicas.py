@@ -50,8 +50,12 @@ class Replicas:
         context: Any = get_context(METHOD)
         for gradients in self.gradients:
             connection, other_end = context.Pipe()
-            arguments = (other_end, connection, model, gradients, self.n_torch_threads_each)
-            process = context.Process(target=serve, args=arguments, name="nmt-replica", daemon=True)
+            process = context.Process(
+                target=serve,
+                args=(other_end, connection, model, gradients, self.n_torch_threads_each),
+                name="nmt-replica",
+                daemon=True,
+            )
             with environment(child_variables()):  # so that a spawned process imports nothing from the working directory
                 process.start()
             other_end.close()

@@ -8,7 +8,6 @@ import math
 import os
 import re
 from pathlib import Path
-from shlex import quote
 from typing import Any, NamedTuple
 
 import torch
@@ -24,8 +23,8 @@ from nmt.seeds import seed_of
 from nmt.text.batches import TrainingData
 from nmt.text.corpus_files import RaggedArray
 from nmt.text.tokenizer import Tokenizers
-from nmt.train.corpora import mixture_of, training_corpora
-from nmt.train.encoding import EncodedPairs, drop_lengths, train_tokenizers
+from nmt.train.corpora import mixture_of
+from nmt.train.encoding import drop_lengths, train_tokenizers
 from nmt.train.loop import Session, Trainer
 from nmt.train.memory import check_memory, n_fitting_replicas
 from nmt.train.plan import fit_limit, fit_sizes, fit_validation, fit_whole_lines, with_unset
@@ -35,20 +34,18 @@ from nmt.train.report import clock
 
 log = logging.getLogger("nmt")
 
-# Prefixes of settings outside of `train` that may change when a run is resumed. The paths of corpora may change, but
-# the contents of the files must not change: the hashes of the files are compared.
-MAY_CHANGE = ("run", "decode.", "data.root", "data.train", "data.dev", "data.test", "data.allow_bad_utf8")
-MIXED_PATHS = re.compile(r"data\.mix\..*\.(source|target|root)")  # the paths of mixed corpora may also change
 SAMPLED_LINES = 10_000  # number of training lines whose sentences are counted for `decode.whole_lines`
-FIXED = ("train.freeze", "train.metric", "train.optimizer")  # settings of `train` that must not change
-# Settings that must not change: if the languages of a corpus of data.train have changed, the corpora are in another
-# order, and the order of the training pairs depends on the order of the corpora.
-ORDER = re.compile(r"data\.train\.\d+\.languages")
+# Settings that may change when a run is resumed. The paths of corpora may change, but not the contents of the files,
+# whose hashes are compared. The languages of data.train must not change: then the corpora are in another order, and the
+# order of the training pairs depends on the order of the corpora.
+MAY_CHANGE = re.compile(
+    r"run|decode\..*|train\.(?!freeze|metric|optimizer).*"
+    r"|data\.(root|allow_bad_utf8|(dev|test).*|(train|mix)\..*(source|target|root))"
+)
 
 
 def prepare(config: Config, *, device: str = "auto", fresh: bool = False) -> Session:
     """Read and check everything that a training run needs. Raises InputError or OutputError if something is wrong."""
-    # Set up the device. With --fresh, check that an existing run can be moved aside.
     torch_device = pick_device(device)
     if config.train.deterministic:
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # cuBLAS reads this variable at its first call
@@ -57,8 +54,6 @@ def prepare(config: Config, *, device: str = "auto", fresh: bool = False) -> Ses
     # in the same directory. This attempt resumes the new run.
     fresh = fresh and not restarted()
     run = RunDirectory(config.run)
-    if fresh:
-        run.check_movable()
 
     # 1. If training starts from a model, take unset settings from this model.
     start = find_start(config, run, fresh=fresh)
@@ -66,21 +61,19 @@ def prepare(config: Config, *, device: str = "auto", fresh: bool = False) -> Ses
         config = inherit(config, start)
 
     # 2. Choose unset settings to suit the corpus.
-    corpus = read_corpus(config)
-    given, config = config, fit_sizes(config, corpus.size)
-    log_chosen(f"chosen for {len(corpus.train):,} pairs", given, config)
+    given, corpus = config, read_corpus(config)
+    config = fit_sizes(config, corpus.size)
 
     # 3. Choose unset settings to suit the lengths of the encoded pairs.
     tokenizers = find_tokenizers(config, corpus, start, run, fresh=fresh)
     encoded = drop_lengths(config, corpus.train, tokenizers)
-    base = start.checkpoint.config if start else None
-    given, config = config, fit_limit(config, encoded.lengths(), base)
+    config = fit_limit(config, encoded.lengths(), start.checkpoint.config if start else None)
     config = fit_whole_lines(config, [pair.source for pair in sample(encoded.pairs, SAMPLED_LINES)])
-    log_chosen("chosen for the lengths of the pairs", given, config)
-    data = training_data(config, encoded)
-    n_steps = math.ceil(data.n_batches / config.train.accumulate)
-    given, config = config, fit_validation(config, n_steps)
-    log_chosen(f"chosen for {n_steps:,} steps an epoch", given, config)
+    mixture = mixture_of(config, encoded.pairs)
+    sizes = config.train.model_dump(include={"batch_tokens", "accumulate"})
+    data = TrainingData(*encoded, seed=config.seed, mixture=mixture, **sizes)
+    config = fit_validation(config, math.ceil(data.n_batches / config.train.accumulate))
+    log_chosen(f"chosen for {len(corpus.train):,} pairs", given, config)
 
     # 4. Now all settings are chosen. Make the model, and load the weights that training starts from.
     tokenizers = with_learned(tokenizers, start, encoded.ids[0])
@@ -91,17 +84,8 @@ def prepare(config: Config, *, device: str = "auto", fresh: bool = False) -> Ses
     if start and start.resumes:
         check_same_run(run, config, corpus.hashes)
     elif start:
-        weights = start.checkpoint.part("model")
-        load_weights(model, first_layers(weights, config.model))
+        load_weights(model, first_layers(start.checkpoint.part("model"), config.model))
     return Session(config, corpus, tokenizers, data, model, run, fresh)
-
-
-def training_data(config: Config, encoded: EncodedPairs) -> TrainingData:
-    """Return the stream of batches. The batch size must already be chosen in the config."""
-    pairs, ids = encoded
-    settings, mixture = config.train, mixture_of(config, pairs)
-    sizes = {"batch_tokens": settings.batch_tokens, "accumulate": settings.accumulate}
-    return TrainingData(pairs, ids, seed=config.seed, mixture=mixture, **sizes)
 
 
 class Start(NamedTuple):
@@ -119,26 +103,24 @@ def find_start(config: Config, run: RunDirectory, *, fresh: bool) -> Start | Non
     If train.init_from is not set either, return None: then a new model is trained. With `fresh`, the run is ignored.
     Raises ModelError if the run holds a training but no checkpoint.
     """
-    # Call `holds_training` before `read_newest`. If another process writes the first checkpoint between the two calls,
-    # `read_newest` finds this checkpoint, and later an error says that the other process holds the lock. In the reverse
-    # order, a wrong error would say that the run has no checkpoint.
-    was_trained = not fresh and run.holds_training()
-    newest = None if fresh else read_newest(run, prefixes=())
-    if newest is not None:
-        return Start(config.run, newest.checkpoint, run.read_config(), resumes=True)
-    if was_trained:
-        hint = "--fresh begins anew (the old run is kept)"
-        if run.model_file.exists():
-            from_weights = quote(f"train.init_from={config.run}")
-            hint = f"{from_weights} run=OTHER starts another run from its weights; {hint}"
-        raise ModelError(f"{run.path} holds a training but no checkpoint from which it can go on", hint=hint)
+    if not fresh:
+        # Call `holds_training` before `read_newest`. If another process writes the first checkpoint between the two
+        # calls, `read_newest` finds this checkpoint, and later an error says that the other process holds the lock. In
+        # the reverse order, a wrong error would say that the run has no checkpoint.
+        was_trained = run.holds_training()
+        newest = read_newest(run, prefixes=())
+        if newest is not None:
+            return Start(config.run, newest.checkpoint, run.read_config(), resumes=True)
+        if was_trained:
+            raise ModelError(
+                f"{run.path} holds a training but no checkpoint from which it can go on",
+                hint="train.init_from=RUN run=OTHER starts another run from its weights; --fresh begins anew",
+            )
     # The run holds no training.
     name = config.train.init_from
     if not name:
         return None
-    file = Path(name)
-    if file.is_dir():
-        file = RunDirectory(file).model_file
+    file = RunDirectory(name).model_file if Path(name).is_dir() else Path(name)
     checkpoint = read_checkpoint(file, prefixes=("model",))
     return Start(name, checkpoint, checkpoint.config, resumes=False)
 
@@ -148,28 +130,24 @@ def inherit(config: Config, start: Start) -> Config:
     parts: dict[str, Any] = {"model": True, "tokenizer": True, "data": INHERITED_DATA}
     if start.resumes:  # otherwise these settings are fitted to the new corpus
         parts["decode"] = {"max_length_a", "max_length_b", "whole_lines"}
-    what = f"the settings of {start.name} and those changed"
-    inherited = with_unset(config, start.config.model_dump(include=parts), what=what)
+    inherited = with_unset(
+        config, start.config.model_dump(include=parts), what=f"the settings of {start.name} and those changed"
+    )
 
     # The tokenizer of the base model must have the settings of the config. (If a run is resumed, this is not checked
     # here, but in `check_same_run`.)
-    asked = inherited.tokenizer.model_dump()
-    changes = []
-    for key, value in start.config.tokenizer.model_dump().items():
-        if value != asked[key]:
-            changes.append(f"tokenizer.{key} is {value}, not {asked[key]}")
-    if changes and not start.resumes:
-        message = f"train.init_from={start.name} brings a tokenizer that is not the one asked for: {', '.join(changes)}"
-        hint = "leave out the tokenizer section: settings that are not set come from that model"
-        raise ConfigError(message, hint=hint)
+    if inherited.tokenizer != start.config.tokenizer and not start.resumes:
+        raise ConfigError(
+            f"train.init_from={start.name} brings a tokenizer that is not the one asked for",
+            hint="leave out the tokenizer section: settings that are not set come from that model",
+        )
     log_chosen(f"as in {start.name}", config, inherited)
     return inherited
 
 
 def log_chosen(why: str, before: Config, after: Config) -> None:
     """Log the fitted settings that are set in `after` but not in `before`, in the form of command-line arguments."""
-    was_set = {key for key, _ in values(before, only_set=True)}
-    fitted = FITTED - was_set
+    fitted = FITTED - dict(values(before, only_set=True)).keys()
     new = [f"{key}={value}" for key, value in values(after, only_set=True) if key in fitted]
     if new:
         log.info("%s: %s", why, " ".join(new))
@@ -185,8 +163,8 @@ def find_tokenizers(
     if start:
         # Use the pieces of the checkpoint, but the normalization and the tag of this config.
         source, target = start.checkpoint.tokenizers
-        nfkc, tag = config.data.nfkc_source, config.data.target_tag
-        return Tokenizers.from_models(source.model, target.model, nfkc_source=nfkc, target_tag=tag)
+        options = config.data.model_dump(include={"nfkc_source", "target_tag"})
+        return Tokenizers.from_models(source.model, target.model, **options)
     tokenizers = None if fresh else run.read_tokenizers(config)
     if tokenizers is None:
         return train_tokenizers(config, corpus.train)
@@ -209,49 +187,30 @@ def with_learned(tokenizers: Tokenizers, start: Start | None, source: RaggedArra
 def check_same_run(run: RunDirectory, config: Config, hashes: dict[str, str]) -> None:
     """Raise ConfigError or DataError if settings or corpora that must stay the same have changed since the run began.
 
-    Architecture and seed must stay the same, for example. Allowed changes of `train` settings are logged. `hashes` are
-    the present hashes of the corpora.
+    Architecture and seed must stay the same, for example. `hashes` are the present hashes of the corpora.
     """
     # 1. Compare the settings.
-    before = dict(values(run.read_config()))
-    now = dict(values(config))
-    refused, changed = [], []
+    before, now = dict(values(run.read_config())), dict(values(config))
+    changes = []
     for key in {**before, **now}:
         old, new = before.get(key, "-"), now.get(key, "-")
-        if old == new or may_change(key):
-            continue
-        text = f"{key} was {old}, is {new}"
-        changed.append(text)
-        if not key.startswith("train.") or key in FIXED:
-            refused.append(text)
-    if refused:
-        message = f"{run.path} was begun with other settings: {'; '.join(refused)}"
+        if old != new and not MAY_CHANGE.fullmatch(key):
+            changes.append(f"{key} was {old}, is {new}")
+    if changes:
+        message = f"{run.path} was begun with other settings: {'; '.join(changes)}"
         raise ConfigError(message, hint=f"set them back, choose another run=PATH, or {OR_ANEW}")
-    if changed:
-        log.info("%s resumes with changed settings: %s", run.path, "; ".join(changed))
 
     # 2. Compare the contents of the training and dev corpora. If the user has deleted a damaged manifest, the old
     # contents are not known, and the present contents are accepted.
     known = run.read_manifest().get("data", hashes)
-    other = []
-    for name in {**hashes, **known}:
-        is_test = name.startswith("test.")
-        if not is_test and known.get(name) != hashes.get(name):
-            other.append(name)
+    differing = [name for name in {**hashes, **known} if known.get(name) != hashes.get(name)]
+    other = [name for name in differing if not name.startswith("test.")]
     if other:
         message = f"the files of {', '.join(other)} are not those that {run.path} was begun with"
         raise DataError(message, hint=f"bring the old files back, choose another run=PATH, or {OR_ANEW}")
 
 
-def may_change(key: str) -> bool:
-    """Return whether a setting outside of `train` may change, without a message, when a run is resumed."""
-    # `ORDER` is an exception to the prefix "data.train".
-    if ORDER.fullmatch(key):
-        return False
-    return key.startswith(MAY_CHANGE) or MIXED_PATHS.fullmatch(key) is not None
-
-
-def train(session: Session, *, quiet: bool = False, n_replicas: int | None = 1) -> Progress:
+def train(session: Session, *, n_replicas: int | None = 1) -> Progress:
     """Write the files of the run and train to the end of the budget, as rank 0.
 
     On a CPU, `n_replicas` processes share each step. If `n_replicas` is None, `n_fitting_replicas` chooses the number.
@@ -263,80 +222,51 @@ def train(session: Session, *, quiet: bool = False, n_replicas: int | None = 1) 
     with run.lock():
         # 1. Restore the newest checkpoint, and write the small files of the run.
         session.on_start()
-        trainer = Trainer(session, quiet=quiet)
+        trainer = Trainer(session)
         resumed = trainer.checkpointer.resume()
         progress = trainer.progress
         run.write_config(session.config)
         if not resumed:
-            write_new_run(session)
+            run.write_tokenizers(session.tokenizers, session.config.tokenizer.joint)
+            n_pairs = {"train": len(session.data.pairs), "dev": len(session.corpus.dev)}
+            run.write_manifest(new_manifest(session.corpus.hashes, n_pairs, session.config.seed))
 
         # 2. Choose the number of processes that share a step.
         if launched().n_ranks > 1:
             n_replicas = 1
         elif n_replicas is None:
             n_before = progress.n_ranks if resumed else None
-            n_vocab = len(session.tokenizers.target)
-            n_replicas = n_fitting_replicas(session.model, n_vocab, settings, n_before)
+            n_replicas = n_fitting_replicas(session.model, settings, n_before)
 
         # 3. Train, unless the training is finished.
         with ranks_joined():
             if trainer.finished():
-                finished = f"{run.path} is finished: {progress.step} steps in {clock(progress.elapsed_s)}"
-                log.info("%s, %s", finished, ending(settings, progress, n_batches))
+                log.info("%s is finished: %s", run.path, ending(settings, progress, n_batches))
                 return progress
             if resumed:
                 log.info("going on from step %d of %s", progress.step, run.path)
             log_training(session, progress, n_replicas)
             progress = trainer.train(n_replicas)
     log.info("%s", ending(settings, progress, n_batches))
-    figure = f"{settings.metric.upper()} {abs(progress.best or 0.0):.2f}"
-    best = f"best dev {figure} at step {progress.best_step}"
+    best = f"best dev {settings.metric.upper()} {abs(progress.best or 0.0):.2f} at step {progress.best_step}"
     done = f"done: {progress.step} steps in {clock(progress.elapsed_s)}"
     log.info("%s, %s; the model is %s", done, best, run.model_file)
     return progress
 
 
-def write_new_run(session: Session) -> None:
-    """Write the tokenizers and the manifest of a new run."""
-    config, run = session.config, session.run
-    run.write_tokenizers(session.tokenizers, config.tokenizer.joint)
-    n_pairs = {"train": len(session.data.pairs), "dev": len(session.corpus.dev)}
-    reproducible = config.train.max_minutes is None  # with max_minutes, the learning rate depends on the clock
-    manifest = new_manifest(session.corpus.hashes, n_pairs, config.seed, reproducible=reproducible)
-    run.write_manifest(manifest)
-
-
 def check_replicas(n: int, device: torch.device) -> None:
-    """Raise ConfigError if `n` replicas, as set by `--replicas`, cannot share a step on this machine."""
-    is_single_cpu = device.type == "cpu" and launched().n_ranks == 1
-    if n > 1 and not is_single_cpu:
+    """Raise ConfigError if `n`, as set by `--replicas`, is more than 1 on a GPU or under torchrun."""
+    if n > 1 and (device.type != "cpu" or launched().n_ranks > 1):
         raise ConfigError("--replicas share a CPU", hint="for several GPUs: torchrun -m nmt train …")
-    n_threads = torch.get_num_threads()
-    if n > n_threads:
-        raise ConfigError(f"--replicas {n} on {n_threads} threads", hint=f"fewer, or --threads {n}")
 
 
 def log_training(session: Session, progress: Progress, n_replicas: int) -> None:
     """Log the sizes of the corpora and the model, the device, and the number of replicas."""
-    # 1. If an epoch does not read each pair once, log how many pairs of each corpus an epoch reads.
-    data, model, settings = session.data, session.model, session.config.train
-    if data.mixture is not None:
-        counts = []
-        names = training_corpora(session.config)
-        for name, n_drawn, size in zip(names, data.mixture.n_drawn, data.mixture.sizes, strict=True):
-            counts.append(f"{n_drawn:,} of {size:,} pairs of {name}")
-        log.info("an epoch has %s", ", ".join(counts))
-
-    # 2. Collect the sizes.
-    n_steps = math.ceil(data.n_batches / settings.accumulate)
+    data, model = session.data, session.model
+    n_steps = math.ceil(data.n_batches / session.config.train.accumulate)
     sizes = f"{data.n_epoch_pairs} pairs, {n_steps} steps an epoch, {model.n_parameters / 1e6:.2f}M parameters"
-    if settings.freeze:
-        sizes += f", {model.n_trainable / 1e6:.2f}M of them trained"
-
-    # 3. Collect facts about the machine, and log sizes and facts in one line.
     precision = "bf16" if progress.bf16 else "fp32"
-    n_threads = torch.get_num_threads() // n_replicas
-    processes = f"replicas: {n_ranks() * n_replicas}, threads of each: {n_threads}"
+    processes = f"replicas: {n_ranks() * n_replicas}, threads of each: {torch.get_num_threads() // n_replicas}"
     log.info("%s: %s, %s on %s, %s", session.run.path, sizes, precision, model.device, processes)
 
 
@@ -344,7 +274,7 @@ def train_along(config: Config, *, device: str = "auto") -> None:
     """Train as a rank other than 0, after rank 0 has prepared the run and written its files."""
     with ranks_joined():  # waits until rank 0 has prepared the corpus and the tokenizers
         log.setLevel(logging.ERROR)  # only rank 0 reports progress
-        trainer = Trainer(prepare(config, device=device), quiet=True)
+        trainer = Trainer(prepare(config, device=device))
         trainer.checkpointer.resume()
         if not trainer.finished():
             trainer.train()

@@ -39,8 +39,6 @@ class StepFigures:
     nll: float  # loss without label smoothing
     grad_norm: float  # norm before clipping
     n_tokens: int  # number of target tokens
-    n_real: int  # number of source and target tokens, without padding
-    n_positions: int  # number of source and target positions, with padding
 
 
 def train_step(
@@ -81,20 +79,13 @@ def train_step(
                 with torch.autocast(total_norm.device.type, torch.bfloat16, enabled=options.bf16):
                     optimizer.step()
             except torch.OutOfMemoryError as error:  # some weights have changed, so the step cannot be repeated
-                message = "out of memory while weights were updated"
-                raise NmtError(message, hint=f"{SMALLER_MODEL}; checkpoints are kept") from error
+                raise NmtError(
+                    "out of memory while weights were updated", hint=f"{SMALLER_MODEL}; checkpoints are kept"
+                ) from error
 
     # 3. Compute the figures.
     loss, nll = torch.stack(sums).sum(0).tolist()
-    n_source_tokens = sum(batch.n_source_tokens for batch in micro_batches)
-    return StepFigures(
-        loss=loss / n_tokens,
-        nll=nll / n_tokens,
-        grad_norm=grad_norm,
-        n_tokens=n_tokens,
-        n_real=n_tokens + n_source_tokens,
-        n_positions=sum(batch.n_positions for batch in micro_batches),
-    )
+    return StepFigures(loss / n_tokens, nll / n_tokens, grad_norm, n_tokens)
 
 
 def norm_of(gradients: Sequence[Tensor]) -> Tensor:
@@ -122,8 +113,8 @@ def forward_backward(
         batch = micro_batch.to(device)
         with torch.autocast(device.type, torch.bfloat16, enabled=options.bf16):
             tgt_in = decoder_input(unwrapped(model), batch, options.prediction_rate, options.seed)
-        is_last = i == len(micro_batches) - 1
-        reduce_now = n_ranks() == 1 or is_last  # DDP adds gradients over ranks in the last backward pass only
+        # DDP adds gradients over ranks in the last backward pass only.
+        reduce_now = n_ranks() == 1 or i == len(micro_batches) - 1
         with nullcontext() if reduce_now else model.no_sync():  # type: ignore[operator]
             torch.manual_seed(seed_of(options.seed, i, replica))  # the seed of dropout
             with torch.autocast(device.type, torch.bfloat16, enabled=options.bf16):

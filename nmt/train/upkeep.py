@@ -11,15 +11,15 @@ from nmt.train.progress import parse_progress
 
 @dataclass(frozen=True)
 class Pruned:
-    """The files that pruning a run deletes or, in a dry run, would delete."""
+    """The files that pruning a run has deleted."""
 
     kept: int  # step of the checkpoint that is kept
     files: list[Path]  # damaged checkpoints, then other checkpoints from the oldest on, then snapshots
     n_bytes: int  # total size of `files`
 
 
-def prune(path: Path, *, dry_run: bool = False) -> Pruned:
-    """Delete all checkpoints of a run except the newest checkpoint that can be read. With `dry_run`, delete nothing.
+def prune(path: Path) -> Pruned:
+    """Delete all checkpoints of a run except the newest checkpoint that can be read.
 
     The snapshots are deleted if the training is finished. The model file is kept. Raises ModelError if the model file
     is missing or damaged, or if there is no checkpoint that can be read.
@@ -35,20 +35,16 @@ def prune(path: Path, *, dry_run: bool = False) -> Pruned:
         if newest is None:
             raise ModelError(f"{run.path} has no checkpoint", hint="train it with `nmt train`")
         progress = parse_progress(newest.checkpoint.progress, run.checkpoint_file(newest.step))
-        is_finished = progress.finished_at == progress.step
 
         # 1. Collect all checkpoints except the kept checkpoint, and the snapshots of a finished training.
         files = sorted(run.checkpoints.glob("step-*.damaged"))
-        for step in run.checkpoint_steps():
-            if step != newest.step:
-                files.append(run.checkpoint_file(step))
-        if is_finished:
+        files += [run.checkpoint_file(step) for step in run.checkpoint_steps() if step != newest.step]
+        if progress.finished_at == progress.step:
             files += map(run.snapshot_file, run.snapshot_steps())
 
         # 2. Delete the files.
         n_bytes = sum(file.stat().st_size for file in files)
         with os_errors_as(OutputError, f"delete the checkpoints of {path}", hint="check permissions"):
-            if not dry_run:
-                for file in files:
-                    file.unlink(missing_ok=True)
+            for file in files:
+                file.unlink(missing_ok=True)
     return Pruned(newest.step, files, n_bytes)

@@ -1,11 +1,11 @@
 """Validation on the dev pairs: loss, perplexity, BLEU and chrF of greedy decoding, and warnings about the figures."""
 
-import logging
 import math
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, pairwise
+from statistics import mean
 from typing import Any
 
 import torch
@@ -14,7 +14,7 @@ from nmt.config import Config, language
 from nmt.decode.engines.torch_engine import TorchEngine
 from nmt.distributed import gather_items, mine, summed
 from nmt.errors import ModelError
-from nmt.evaluate import DEFAULT_TOKENIZER, Score, bleu_tokenizer, readable, score, tokenized_warning
+from nmt.evaluate import Score, bleu_tokenizer, readable, score
 from nmt.model.base import Seq2Seq
 from nmt.text.batches import pair_batches
 from nmt.text.lines import Pair
@@ -23,8 +23,6 @@ from nmt.train.step import batch_loss
 from nmt.translate.confidence import Calibration, samples_of
 from nmt.translate.translator import Translator
 from nmt.translate.units import Unit
-
-log = logging.getLogger("nmt")
 
 N_SAMPLES = 3
 MAX_NLL = 100.0  # in nats per token; for a larger loss, the reported perplexity is exp(100) = 2.7e+43
@@ -35,7 +33,6 @@ MAX_NLL = 100.0  # in nats per token; for a larger loss, the reported perplexity
 # trains the model to give each token a probability of at least ε/V. The loss of such a model is at most
 # log(V) + log(1/ε), which is below 2.0 * log(V) if V is larger than 1/ε.
 FAR_ABOVE = 2.0
-SLOW_RISE = 1.5  # a loss rises slowly if it is less than 1.5 times the loss of the previous validation
 # A model has lost what it had learned if its loss rises to more than 2.0 times the loss of the previous validation, and
 # is also above the loss of guessing.
 COLLAPSE = 2.0
@@ -54,7 +51,6 @@ class Validation:
     repeated: tuple[str, float]  # the most frequent translation, and the share of dev lines that have it, 0-1
     confidence: Calibration  # calibration of confidences on the dev pairs
     bleu_by_direction: dict[str, float] = field(default_factory=dict)  # empty if there is only one direction
-    n_cut: int = 0  # number of dev lines whose translation was truncated at the length limit
 
     @property
     def perplexity(self) -> float:
@@ -65,7 +61,7 @@ class Validation:
         figures: dict[str, Any] = {"dev_loss": self.loss, "dev_nll": self.nll, "dev_perplexity": self.perplexity}
         figures |= {"dev_bleu": self.bleu.value, "bleu_signature": self.bleu.signature}
         figures |= {"dev_chrf": self.chrf.value, "chrf_signature": self.chrf.signature}
-        figures |= {"dev_cut": self.n_cut, "confidence": list(self.confidence)}
+        figures["confidence"] = list(self.confidence)
         if self.bleu_by_direction:
             figures["dev_bleu_by_direction"] = self.bleu_by_direction
         return figures
@@ -90,31 +86,19 @@ def validate(model: Seq2Seq, tokenizers: Tokenizers, dev: Sequence[Pair], config
     for translation, reference in zip(translations, mine(references), strict=True):
         samples.append(samples_of(translator, translation.hypotheses[0], reference))
     hypotheses = gather_items([translation.text for translation in translations])
-    is_cut = gather_items([translation.is_cut for translation in translations])
     calibration = Calibration.fit(chain(*gather_items(samples)))
 
     # 3. Compute scores. Collect samples and the most frequent translation: they show whether something is wrong.
     by_direction = scores_by_direction(dev, hypotheses, config)
-    bleu = mean_score([bleu for bleu, _ in by_direction.values()])
-    chrf = mean_score([chrf for _, chrf in by_direction.values()])
+    bleu, chrf = map(mean_score, zip(*by_direction.values(), strict=True))
     by_languages = {languages: bleu.value for languages, (bleu, _) in by_direction.items() if languages}
-    most_frequent, count = Counter(hypotheses).most_common(1)[0]
+    ((most_frequent, count),) = Counter(hypotheses).most_common(1)
     repeated = most_frequent, count / len(hypotheses)
     shown = []
     for k in range(min(N_SAMPLES, len(dev))):
         i = k * len(dev) // N_SAMPLES
         shown.append((sources[i], references[i], hypotheses[i]))
-    return Validation(
-        loss,
-        nll,
-        bleu,
-        chrf,
-        samples=shown,
-        repeated=repeated,
-        confidence=calibration,
-        bleu_by_direction=by_languages,
-        n_cut=sum(is_cut),
-    )
+    return Validation(loss, nll, bleu, chrf, shown, repeated, calibration, by_languages)
 
 
 def mean_losses(
@@ -124,8 +108,7 @@ def mean_losses(
     # Sort the pairs, so that the shares of all ranks have similar lengths.
     pairs = mine(sorted(dev, key=lambda pair: len(pair.target)))
     sources = [pair.tagged_source for pair in pairs]
-    targets = [pair.target for pair in pairs]
-    src, tgt = translator.encode_pairs(sources, targets)
+    src, tgt = translator.encode_pairs(sources, [pair.target for pair in pairs])
     loss = nll = 0.0
     n_tokens = 0
     with torch.inference_mode(), torch.autocast(model.device.type, torch.bfloat16, enabled=bf16):
@@ -154,24 +137,14 @@ def scores_by_direction(dev: Sequence[Pair], hypotheses: Sequence[str], config: 
     scores = {}
     for languages, lines in references.items():
         target = languages.partition("-")[2] or language(config.data, "target")
-        tokenize = bleu_tokenizer(target, [lines])
-        scores[languages] = score(translations[languages], [lines], tokenize=tokenize)
+        scores[languages] = score(translations[languages], [lines], tokenize=bleu_tokenizer(target, [lines]))
     return scores
-
-
-def warn_of_tokenized(dev: Sequence[Pair]) -> None:
-    """Log a warning if the dev references are tokenized, because BLEU is defined for detokenized text."""
-    references = [pair.target for pair in dev]
-    warning = tokenized_warning(references, "dev references", DEFAULT_TOKENIZER)
-    if warning:
-        log.warning("%s", warning)
 
 
 def mean_score(scores: Sequence[Score]) -> Score:
     """Return the mean of a score over several directions, with a list of the different signatures as signature."""
-    total = sum(score.value for score in scores)
     signatures = dict.fromkeys(score.signature for score in scores)
-    return replace(scores[0], value=total / len(scores), signature=", ".join(signatures))
+    return replace(scores[0], value=mean(score.value for score in scores), signature=", ".join(signatures))
 
 
 def warnings_about(history: Sequence[dict[str, Any]], latest: Validation, n_vocab: int) -> list[str]:
@@ -185,41 +158,30 @@ def warnings_about(history: Sequence[dict[str, Any]], latest: Validation, n_voca
     # 1. Check whether many dev lines have the same translation.
     text, share = latest.repeated
     if share > 0.5 and len(history) > 1:
-        alike = f"{share:.0%} of the dev lines are translated alike ('{text:.40}')"
-        messages.append(f"{alike}: the model ignores its source; train longer, or lower train.lr")
+        messages.append(
+            f"{share:.0%} of the dev lines are translated alike ('{text:.40}'): "
+            "the model ignores its source; train longer, or lower train.lr"
+        )
 
     # 2. Check whether the training has diverged.
     losses = [line["dev_nll"] for line in history]
     guessing = math.log(n_vocab)
-    n_steps = history[-1]["step"]
-    reached = f"dev loss is {readable(losses[-1])} after {n_steps} steps"
-    place = f"{compared_to_guessing(losses[-1], guessing)} ({guessing:.2f})"
+    place = "above chance" if losses[-1] >= guessing else "hardly below chance"
+    reached = f"dev loss is {readable(losses[-1])} after {history[-1]['step']} steps, {place} ({guessing:.2f})"
     if has_diverged(losses, guessing):
         # The checks below would draw wrong conclusions from these losses, such as that the model memorizes its data.
-        messages.append(f"{reached}, {place}: the training diverged; lower train.lr or raise train.warmup")
+        messages.append(f"{reached}: the training diverged; lower train.lr or raise train.warmup")
         return messages
 
-    # 3. Check whether the loss rises, has stopped falling, or has always been near the loss of guessing.
-    if len(losses) >= 4 and is_rising(losses[-4:]):
-        cure = "raise model.dropout or end earlier (train.patience)"
-        messages.append(f"dev loss has risen three times running: the model learns train by heart; {cure}")
-    elif len(losses) >= 6:
-        best = min(losses[:-3])
-        if min(losses[-3:]) >= best:
-            stalled = f"dev loss has not fallen in three validations (best {best:.2f})"
-            messages.append(f"{stalled}: more steps will bring little")
-    has_learned_nothing = min(losses) > NEAR_GUESSING * guessing
-    if len(losses) >= 3 and has_learned_nothing:
-        cure = "lower train.lr" if losses[-1] >= guessing else "change train.lr"
-        messages.append(f"{reached}, {place}: check that the two sides belong together, or {cure}")
+    # 3. Check whether the loss rises, or has always been near the loss of guessing.
+    if len(losses) >= 4 and all(after > before for before, after in pairwise(losses[-4:])):
+        messages.append(
+            "dev loss has risen three times running: the model learns train by heart; "
+            "raise model.dropout or end earlier (train.patience)"
+        )
+    if len(losses) >= 3 and min(losses) > NEAR_GUESSING * guessing:
+        messages.append(f"{reached}: check that the two sides belong together, or change train.lr")
     return messages
-
-
-def compared_to_guessing(loss: float, guessing: float) -> str:
-    """Return words that compare a loss with the loss of guessing. The loss must not be far below `guessing`."""
-    if loss > FAR_ABOVE * guessing:
-        return "far above chance"
-    return "above chance" if loss >= guessing else "hardly below chance"
 
 
 def has_diverged(losses: Sequence[float], guessing: float) -> bool:
@@ -228,22 +190,8 @@ def has_diverged(losses: Sequence[float], guessing: float) -> bool:
     A model that memorizes the training corpus may also become worse than guessing, but then the dev loss rises slowly.
     `losses` are the dev losses of all validations, and `guessing` is the loss of guessing.
     """
-    latest = losses[-1]
-    if latest <= NEAR_GUESSING * guessing:
+    if losses[-1] <= NEAR_GUESSING * guessing:
         return False
-    limit = FAR_ABOVE * guessing
-    crept = losses[0] <= limit
-    for before, after in pairwise(losses):
-        # The model has lost what it had learned. The check above shows that it has not recovered.
-        if after > max(guessing, COLLAPSE * before):
-            return True
-        if after >= SLOW_RISE * before:
-            crept = False
-    # The training has diverged if the loss was far above the loss of guessing, did not rise there slowly, and is still
-    # at or above the loss of guessing.
-    return latest >= guessing and max(losses) > limit and not crept
-
-
-def is_rising(losses: Sequence[float]) -> bool:
-    """Return whether each loss is higher than the loss before it."""
-    return all(after > before for before, after in pairwise(losses))
+    # The first loss was far too high, or the model has lost what it had learned.
+    collapsed = any(after > max(guessing, COLLAPSE * before) for before, after in pairwise(losses))
+    return collapsed or losses[0] > FAR_ABOVE * guessing

@@ -18,13 +18,11 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from difflib import SequenceMatcher
-from itertools import accumulate
+from statistics import fmean
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from nmt.errors import InputError
-from nmt.text import EOS
 from nmt.text.spans import Span
 from nmt.text.words import WORD_OR_CHARACTER, WordText, bare_span
 from nmt.translate.translator import Translator
@@ -33,12 +31,7 @@ from nmt.translate.units import TextHypothesis, Translation
 log = logging.getLogger("nmt")
 
 N_NEWTON = 25  # number of steps of Newton's method; about 6 steps are enough
-MAX_FIGURE = 1e9  # a calibration is ignored if a coefficient has this absolute value or more
 LEAST_P = 1e-6  # probabilities are clamped to LEAST_P..1 - LEAST_P, so that their logits are finite
-# A translation with a coverage below this value is doubtful. On Tatoeba de-en, 2 % of 5,000 translations have such
-# a coverage. The chrF of these translations is 30; the chrF of all other translations is 60. Of the translations that
-# leave out one of two sentences, two thirds have such a coverage.
-LEAST_COVERAGE = 0.4
 # A repetition in a text with spaces: a phrase of two to four words twice in a row, or a word three times in a row.
 # A repetition in a text without spaces: a string of one to nine letters three times in a row.
 REPEATED = re.compile(r"(?<!\S)(?:(\S+(?: \S+){1,3}) \1|(\S+) \2 \2)(?!\S)")
@@ -69,9 +62,7 @@ class Calibration(NamedTuple):
         """Return the calibration in the training progress of a model file, or the default if `progress` has none."""
         match progress.get("best_figures"):
             case {"confidence": [float(), float(), float()] as figures}:
-                # With a damaged or diverged coefficient, every word would have confidence 0 or 1.
-                if all(abs(figure) < MAX_FIGURE for figure in figures):
-                    return cls(*figures)
+                return cls(*figures)
         return cls()
 
     @classmethod
@@ -104,18 +95,16 @@ def words_of(translator: Translator, hypothesis: TextHypothesis) -> list[Word]:
     The hypothesis must have log-probabilities.
     """
     calibration = Calibration.of(translator.progress)
-    spans = WordText.split(hypothesis.text).spans
+    split = WordText.split(hypothesis.text)
     words = []
-    for (start, end), logits in zip(spans, logits_of(translator, hypothesis), strict=True):
-        words.append(Word(hypothesis.text[start:end], start, end, calibration.confidence(*logits)))
+    for text, span, logits in zip(split.words, split.spans, logits_of(translator, hypothesis), strict=True):
+        words.append(Word(text, *span, calibration.confidence(*logits)))
     return words
 
 
 def confidence_of(words: Sequence[Word]) -> float:
     """Return the confidence of a line with these words, or 1 if there are no words."""
-    if not words:
-        return 1.0
-    return sum(word.confidence for word in words) / len(words)
+    return fmean(word.confidence for word in words) if words else 1.0
 
 
 def doubts(translator: Translator, translation: Translation, least: float) -> list[str]:
@@ -129,11 +118,7 @@ def doubts(translator: Translator, translation: Translation, least: float) -> li
     confidence = confidence_of(words_of(translator, best))
     if confidence < least:
         reasons.append(f"confidence {confidence:.2f}")
-    # 2. A part of the source is left out.
-    covered = coverage(translator, translation)
-    if covered < LEAST_COVERAGE:
-        reasons.append(f"attention covers {covered:.0%} of the source")
-    # 3. The translation repeats a phrase, and the source repeats no phrase.
+    # 2. The translation repeats a phrase, and the source repeats no phrase.
     phrase = repeated(best.text)
     if phrase and not repeated(translation.source):
         reasons.append(f"repeats '{phrase:.40}'")
@@ -161,8 +146,7 @@ def logits_of(translator: Translator, hypothesis: TextHypothesis) -> list[tuple[
     """
     text, log_probs = hypothesis.text, hypothesis.log_probs
     spans = spans_of_pieces(translator, hypothesis)
-    mean_log_prob = sum(log_probs) / max(len(log_probs), 1)
-    line_logit = logit(mean_log_prob)
+    line_logit = logit(sum(log_probs) / max(len(log_probs), 1))
     logits = []
     for word in WordText.split(text).spans:
         word_start, word_end = bare_span(text, word)
@@ -202,47 +186,17 @@ def equal_characters(old: str, new: str) -> dict[int, int]:
 
     The dict contains the characters of the words that both texts have in the same order.
     """
-    old_units, new_units = UNIT.findall(old), UNIT.findall(new)
-    old_starts = [0, *accumulate(len(unit) for unit in old_units)]
-    new_starts = [0, *accumulate(len(unit) for unit in new_units)]
-    places = {}
+    old_units = list(UNIT.finditer(old))
+    new_units = list(UNIT.finditer(new))
+    places: dict[int, int] = {}
     # With autojunk, the matcher would ignore frequent units in long texts.
-    matcher = SequenceMatcher(None, old_units, new_units, autojunk=False)
+    matcher = SequenceMatcher(None, UNIT.findall(old), UNIT.findall(new), autojunk=False)
     for old_first, new_first, n_units in matcher.get_matching_blocks():
-        start, end = old_starts[old_first], old_starts[old_first + n_units]
-        moved_by = new_starts[new_first] - start
-        for i in range(start, end):
-            places[i] = i + moved_by
+        for i in range(n_units):
+            old_span = old_units[old_first + i].span()
+            new_span = new_units[new_first + i].span()
+            places.update(zip(range(*old_span), range(*new_span), strict=True))
     return places
-
-
-def coverage(translator: Translator, translation: Translation) -> float:
-    """Return the share of the source that attention covers, 0-1: the mean coverage of the source pieces.
-
-    The coverage of a source piece is the sum of the attention weights from all target pieces to this piece, but at most
-    1. If the line is blank or the model has no attention, the coverage is unknown, and 1 is returned.
-    """
-    if not translation.source_tokens:
-        return 1.0
-    targets = split_at_eos(translation.hypotheses[0].tokens)
-    try:
-        attention = translator.engine.attention(translation.source_tokens, targets)
-    except InputError:
-        return 1.0
-    # The sum of the weights to each source piece, over all sentences of the line: (source pieces,).
-    received = np.concatenate([weights.sum(0) for weights in attention])
-    return float(np.minimum(received, 1).mean())
-
-
-def split_at_eos(tokens: Sequence[int]) -> list[list[int]]:
-    """Split the tokens of a hypothesis into the tokens of each search request, without EOS."""
-    parts: list[list[int]] = [[]]
-    for token in tokens:
-        if token == EOS:
-            parts.append([])
-        else:
-            parts[-1].append(token)
-    return parts[:-1]
 
 
 def repeated(text: str) -> str:

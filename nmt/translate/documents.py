@@ -84,14 +84,11 @@ def documents_below(folder: Path) -> list[Path]:
         hint = "check that you may read it, or move it away"
         raise InputError(f"cannot read {error.filename}: {error.strerror}", hint=hint) from error
 
-    paths = []
+    paths: list[Path] = []
     for directory, _, names in os.walk(folder, onerror=refuse):
-        for name in names:
-            path = Path(directory, name)
-            is_lock = name.startswith("~$")  # Office writes such a file while the document is open
-            if path.suffix.lower() in SUFFIXES and path.is_file() and not is_lock:
-                paths.append(path)
-    return sorted(paths)
+        # Office writes a file whose name begins with ~$ while a document is open.
+        paths += [Path(directory, name) for name in names if not name.startswith("~$")]
+    return sorted(path for path in paths if path.suffix.lower() in SUFFIXES and path.is_file())
 
 
 def translate_file(
@@ -122,8 +119,8 @@ def translate_file(
     with atomic_writer(output) as file:
         document = DocumentTranslation(translator, source, suffix, content, MAX_TEXT_BYTES, **arguments)
         if bilingual:
-            lines = as_pairs(translator, output, document.translations(watch))
-            file.write("".join(f"{line}\n" for line in lines).encode())
+            for line in as_pairs(translator, output, document.translations(watch)):
+                file.write(f"{line}\n".encode())
             return
         for _ in document.translations(watch):
             pass  # `document` keeps the translations
@@ -135,7 +132,7 @@ def as_pairs(translator: Translator, output: Path, translations: Iterable[Transl
 
     The suffix of `output` determines the format: TMX 1.4, or for .tsv two columns.
     """
-    pairs = list(chain.from_iterable(translation.sentence_pairs for translation in translations))
+    pairs = chain.from_iterable(translation.sentence_pairs for translation in translations)
     if output.suffix.lower() == ".tsv":
         for pair in pairs:
             yield "\t".join(" ".join(text.split()) for text in pair)
@@ -170,7 +167,7 @@ class DocumentTranslation:
         Args:
             title: the name of the document in messages.
             max_text: maximum size of all texts of the document, in bytes.
-            column: the name or number of the column of a CSV file that is translated.
+            column: the name of the column of a CSV file that is translated.
             arguments: keyword arguments of `Translator.translate_lines`.
         Raises:
             InputError: the document is damaged or too large.
@@ -216,11 +213,10 @@ class DocumentTranslation:
                     translations.append(translation)
                     yield translation
             # 3. Write the translations into the texts. The next format parses the texts that this format has written.
-            start = 0
             for name, parts in documents.items():
-                end = start + sum(isinstance(part, Segment) for part in parts)
-                self.texts[name] = written(parts, translations[start:end])
-                start = end
+                n_units = sum(isinstance(part, Segment) for part in parts)
+                self.texts[name] = written(parts, translations[:n_units])
+                del translations[:n_units]
 
     def units_of(self, parts: Sequence[Part], markup: Format, first: int) -> list[Unit]:
         """Return the units of a text, numbered from `first`. In plain text, the number of a unit is its line number.

@@ -58,8 +58,7 @@ class Encoding:
             if n_requests:
                 decoded = [self.decoded(n_best) for n_best in n_bests[parts]]
                 hypotheses = joined(decoded, self.options, self.joiner)
-            source_tokens = [request.tokens for request in self.requests[parts]]
-            translations.append(Translation(unit.text, hypotheses, unit.number, source_tokens))
+            translations.append(Translation(unit.text, hypotheses, unit.number))
         return translations
 
     def decoded(self, n_best: NBest) -> list[TextHypothesis]:

@@ -7,7 +7,8 @@ any model, the torch engine can search for translations that contain the target 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from nmt.decode.options import SearchRequest, Terms
+from nmt.decode.constraints import Constraint
+from nmt.decode.options import SearchRequest
 from nmt.text.glossary import annotated, find_terms, required_tokens
 from nmt.text.tokenizer import Tokenizers
 from nmt.translate.units import Step, Translation, Unit
@@ -49,4 +50,4 @@ def require_terms(
         # The number of tokens that the prefix and EOS leave for the terms.
         room = max_length - 1 - len(request.prefix)
         token_ids = required_tokens(text, glossary, tokenizers.target, room, request.place[0])
-        request.terms = Terms(token_ids, tokenizers.target.inside_words)
+        request.constraint = Constraint(token_ids, tokenizers.target.inside_words)

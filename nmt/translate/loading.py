@@ -64,10 +64,10 @@ def load(
         if value is not None and value not in get_args(choices):
             raise ConfigError(f"unknown {name} {value!r}", hint=f"choose one of {', '.join(get_args(choices))}")
     # 2. Load an export. It has no weights for torch, and cannot be part of an ensemble.
-    for model_path in paths:
-        if is_export(model_path) and (engine == "torch" or len(paths) > 1):
-            raise ModelError(f"{model_path} is a CTranslate2 export", hint="give the run that was exported")
-    if is_export(paths[0]):
+    exports = [model_path for model_path in paths if is_export(model_path)]
+    if exports and (engine == "torch" or len(paths) > 1):
+        raise ModelError(f"{exports[0]} is a CTranslate2 export", hint="give the run that was exported")
+    if exports:
         from nmt.decode.engines.ctranslate2_engine import load_export
 
         return Translator(*load_export(paths[0], device, precision))

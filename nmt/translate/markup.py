@@ -3,14 +3,14 @@
 A parser of `nmt.documents` finds the units of a text. The translations of the units replace the units in the text.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from nmt.documents.markup import Format, Part, Segment
 from nmt.text.lines import Pause
 from nmt.translate.options import TranslationOptions
 from nmt.translate.translator import Translator
 from nmt.translate.units import Markup, TextHypothesis, Translation, Unit
-from nmt.translate.windows import CutLines, read_window
+from nmt.translate.windows import read_window, warn_of_cut_lines
 
 WINDOW = 1000  # number of lines that are parsed and translated together
 
@@ -55,9 +55,7 @@ class MarkupTranslator:
         *,
         batch_size: int | None = None,
         window: int = WINDOW,
-        fixed_windows: bool = False,  # noqa: ARG002 - windows are always fixed
         first: int = 1,
-        after_window: Callable[[], object] = lambda: None,
     ) -> Iterator[Translation]:
         """Translate a stream of lines with markup, in order. Each line is parsed by itself.
 
@@ -66,23 +64,21 @@ class MarkupTranslator:
         options = options or self.translator.options
         batch_size = batch_size or self.translator.config.decode.batch_size
         stream = iter(lines)
-        with CutLines(at_once=window == 1) as cut_lines:
-            while (window_lines := read_window(stream, first, window)) is not None:
-                first += len(window_lines)
-                # 1. Parse each line into units. Each unit has the number of its line, for random seeds and messages.
-                documents = [self.markup.parse(line.text) for line in window_lines]
-                units: list[Unit] = []
-                ends = []  # for each line, the end of its units in `units`
-                for line, parts in zip(window_lines, documents, strict=True):
-                    units += units_of(parts, self.markup, line.number)
-                    ends.append(len(units))
-                # 2. Translate the units of all lines together.
-                translations = self.translator.start(units, options, batch_size).result() if units else []
-                cut_lines.note(translations)
-                # 3. Write the translations of the units into each line.
-                start = 0
-                for line, parts, end in zip(window_lines, documents, ends, strict=True):
-                    text = written(parts, translations[start:end])
-                    yield Translation(line.text, [TextHypothesis([], [], 0.0, [], text)], line.number)
-                    start = end
-                after_window()
+        while (window_lines := read_window(stream, first, window)) is not None:
+            first += len(window_lines)
+            # 1. Parse each line into units. Each unit has the number of its line, for random seeds and messages.
+            documents = [self.markup.parse(line.text) for line in window_lines]
+            units: list[Unit] = []
+            ends = []  # for each line, the end of its units in `units`
+            for line, parts in zip(window_lines, documents, strict=True):
+                units += units_of(parts, self.markup, line.number)
+                ends.append(len(units))
+            # 2. Translate the units of all lines together.
+            translations = self.translator.start(units, options, batch_size).result() if units else []
+            warn_of_cut_lines(translations)
+            # 3. Write the translations of the units into each line.
+            start = 0
+            for line, parts, end in zip(window_lines, documents, ends, strict=True):
+                text = written(parts, translations[start:end])
+                yield Translation(line.text, [TextHypothesis([], [], 0.0, [], text)], line.number)
+                start = end

@@ -8,14 +8,14 @@ alignments indicate. Without such a place, the span is put at the end, with a wa
 import logging
 import unicodedata
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain
 from typing import NamedTuple
 
 from nmt.decode.options import Engine
 from nmt.errors import InputError
 from nmt.text.lines import is_blank, one_line
-from nmt.text.placeholders import FINAL, IN_WORD, NUMBER, TOKEN, Masked, Patterns, inserted
+from nmt.text.placeholders import IN_WORD, NUMBER, TOKEN, Masked, Patterns, end_of_words, inserted
 from nmt.text.spans import indices_between
 from nmt.text.tokenizer import Tokenizers
 from nmt.text.words import WordText
@@ -23,8 +23,6 @@ from nmt.translate.align import Links, align
 from nmt.translate.units import Step, TextHypothesis, Translation, Unit
 
 log = logging.getLogger("nmt")
-
-NO_WORDS = WordText("", [])  # `align` skips a pair if one of its texts has no words
 
 
 class Place(NamedTuple):
@@ -36,17 +34,13 @@ class Place(NamedTuple):
     touches_right: bool = False  # whether there is no space on the right of the span
 
 
-@dataclass
-class Settled:
-    """A hypothesis of a masked sentence, after surplus symbols have been removed."""
+class Incomplete(NamedTuple):
+    """A hypothesis of a masked sentence that lacks spans. The hypothesis has no surplus symbols."""
 
     number: int  # number of the line
     mask: Masked
     hypothesis: TextHypothesis
-    text: str  # the text without surplus symbols
     missing: list[int]  # indices of the spans that the hypothesis lacks
-    source_words: WordText = NO_WORDS
-    target_words: WordText = NO_WORDS
 
 
 class Placeholders(Step):
@@ -100,37 +94,33 @@ class Placeholders(Step):
         return Masked.of(text, self.patterns, self.symbols, self.unknown(text), source.has_word)
 
     def restore(self, translations: list[Translation]) -> list[Translation]:
-        # 1. Remove surplus symbols, and find the spans that each hypothesis lacks.
-        all_settled: list[Settled] = []
+        # 1. Remove surplus symbols, and find the hypotheses that lack spans.
+        incomplete: list[Incomplete] = []
         for translation, unit, mask in zip(translations, self.units, self.masks, strict=True):
             translation.source = unit.text
             if mask is None:
                 continue
             for hypothesis in translation.hypotheses:
-                if mask.text:
-                    text, missing = mask.settled(hypothesis.text)
-                    all_settled.append(Settled(unit.number, mask, hypothesis, text, missing))
-                else:  # the sentence has no words to translate
+                if not mask.text:  # the sentence has no words to translate
                     hypothesis.text = one_line(unit.text)
+                    continue
+                text, missing = mask.settled(hypothesis.text)
+                hypothesis.text = text if missing else mask.filled(text)
+                if missing:
+                    incomplete.append(Incomplete(unit.number, mask, hypothesis, missing))
         # 2. Insert the missing spans by word alignments, then replace the symbols by their spans.
-        all_links = self.links(all_settled)
-        for settled, links in zip(all_settled, all_links, strict=True):
-            settled.hypothesis.text = settled.mask.filled(with_missing(settled, links))
+        for item, links in zip(incomplete, self.links(incomplete), strict=True):
+            item.hypothesis.text = item.mask.filled(with_missing(item, links))
         return translations
 
-    def links(self, all_settled: Sequence[Settled]) -> list[Links]:
-        """Return the word alignment of each hypothesis that lacks a span. Hypotheses that lack no span get no links."""
-        # A hypothesis that lacks no span keeps `NO_WORDS`, and so is not aligned.
-        for settled in all_settled:
-            if settled.missing:
-                settled.source_words = alignable(settled.mask.text)
-                settled.target_words = alignable(settled.text)
-        pairs = [(settled.source_words, settled.target_words) for settled in all_settled]
-        numbers = [settled.number for settled in all_settled]
+    def links(self, incomplete: Sequence[Incomplete]) -> list[Links]:
+        """Return the word alignment of each hypothesis."""
+        pairs = [(alignable(item.mask.text), alignable(item.hypothesis.text)) for item in incomplete]
+        numbers = [item.number for item in incomplete]
         try:
             return list(align(self.engine, self.tokenizers, pairs, numbers))
         except InputError:  # the model has no attention
-            return [[] for _ in all_settled]
+            return [[] for _ in incomplete]
 
     def preview(self, texts: list[str]) -> list[str]:
         return [mask.filled(text) if mask else text for text, mask in zip(texts, self.masks, strict=True)]
@@ -141,29 +131,26 @@ def alignable(text: str) -> WordText:
     return WordText(text, [match.span() for match in TOKEN.finditer(text)])
 
 
-def with_missing(settled: Settled, links: Links) -> str:
+def with_missing(item: Incomplete, links: Links) -> str:
     """Return the text of a hypothesis, after the missing spans have been inserted."""
-    mask, text = settled.mask, settled.text
-    if not settled.missing:
-        return text
+    kept, text = item.mask.kept, item.hypothesis.text
     # 1. Find a place for each missing span. A span without a place goes to the end, before the final punctuation.
-    places = places_of(settled, links)
-    lost = [mask.kept[i].original for i in settled.missing if i not in places]
+    places = places_of(item, links)
+    lost = [kept[i].original for i in item.missing if i not in places]
     if lost:
-        log.warning("line %d: the model left out %s, which is put at the end", settled.number, " ".join(lost))
-    end = FINAL.search(text).start()  # type: ignore[union-attr]
-    at_end = Place(end, end)
-    in_order = sorted((places.get(i, at_end), i) for i in settled.missing)
+        log.warning("line %d: the model left out %s, which is put at the end", item.number, " ".join(lost))
+    end = end_of_words(text)
+    in_order = sorted((places.get(i, Place(end, end)), i) for i in item.missing)
     # 2. Insert the last span first, because an insertion changes all positions after it.
     for place, i in reversed(in_order):
         shortened = text[: place.start] + text[place.end :]
         # If the span has a symbol, insert the symbol. All symbols are replaced by their spans later.
-        span = mask.kept[i].mark or mask.kept[i].original
+        span = kept[i].mark or kept[i].original
         text = inserted(shortened, place.start, span, place.touches_left, place.touches_right)
     return text
 
 
-def places_of(settled: Settled, links: Links) -> dict[int, Place]:
+def places_of(item: Incomplete, links: Links) -> dict[int, Place]:
     """Return the place of each missing span in the translation. A span whose place is unknown is left out.
 
     1. A number replaces the target words that are linked only to the number, such as its spelling in letters.
@@ -173,10 +160,10 @@ def places_of(settled: Settled, links: Links) -> dict[int, Place]:
        nearest linked source word after the span. A span that touches a source word, such as a bracket, also touches the
        target words of this source word.
     """
-    mask = settled.mask
-    source, target = settled.source_words.spans, settled.target_words.spans
+    mask, text = item.mask, item.hypothesis.text
+    source, target = alignable(mask.text).spans, alignable(text).spans
     # For each missing span, find the words of the mark (a symbol or number) in the masked source. Some spans have none.
-    masked_words = {i: indices_between(source, *mask.kept[i].span) for i in settled.missing}
+    masked_words = {i: indices_between(source, *mask.kept[i].span) for i in item.missing}
     lost = set(chain.from_iterable(masked_words.values()))
     places: dict[int, Place] = {}
     sources = {s for s, _ in links}
@@ -199,8 +186,7 @@ def places_of(settled: Settled, links: Links) -> dict[int, Place]:
             places[i] = Place(0, 0, touches_right=not kept.after.isspace())
             continue
         if not kept.mark and not tail and not IN_WORD.match(head[-1]):
-            length = len(settled.text)
-            places[i] = Place(length, length, touches_left=not kept.before.isspace())
+            places[i] = Place(len(text), len(text), touches_left=not kept.before.isspace())
             continue
         # 3. Put the span beside the translation of a neighboring word.
         touches_left = bool(IN_WORD.match(kept.before)) and words.start - 1 in sources

@@ -48,9 +48,7 @@ def score_pairs(translator: Translator, pairs: Iterable[Pair], options: SearchOp
             if lengths[i] > limit:
                 message = "line %d is not scored: %d pieces, the model takes %d"
                 log.warning(message, pair.line, lengths[i], limit)
-            score = 0.0  # the score of a blank pair
-            if tokens:
-                score = sum(log_probs) / options.length_divisor(len(tokens))
+            score = sum(log_probs) / options.length_divisor(max(len(tokens), 1))
             pieces = target_tokenizer.pieces(tokens)
             hypothesis = TextHypothesis(tokens, log_probs, score, pieces, pair.target)
             yield Translation(pair.source, [hypothesis])

@@ -83,7 +83,6 @@ class Sentences(Step):
             # this one may have changed `sentence.source`.
             for (start, end), sentence in zip(spans, sentences, strict=True):
                 whole.sentence_pairs.append((unit.text[start:end], sentence.text))
-                whole.source_tokens += sentence.source_tokens
             restored.append(whole)
         return restored
 

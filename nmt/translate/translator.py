@@ -23,11 +23,11 @@ from nmt.translate.encode import Encoding
 from nmt.translate.options import TranslationOptions
 from nmt.translate.sentences import Sentences
 from nmt.translate.units import Step, Translation, Unit
-from nmt.translate.windows import CutLines, one_ahead, windows
+from nmt.translate.windows import one_ahead, warn_of_cut_lines, windows
 
 log = logging.getLogger("nmt")
 
-MAX_LINES = 4_000  # default of the maximum number of lines in a window
+WINDOW = 1000  # default of the maximum number of lines in a window
 UNSPACED = frozenset(["zh", "zho", "cmn", "yue", "ja", "jpn"])  # languages without spaces between sentences
 
 # A function that is called after every step of a search. The argument is another function, which returns the
@@ -95,12 +95,10 @@ class Translator:
         *,
         batch_size: int | None = None,
         prefix: str = "",
-        window: int = MAX_LINES,
-        fixed_windows: bool = False,
+        window: int = WINDOW,
         first: int = 1,
-        after_window: Callable[[], object] = lambda: None,
     ) -> Iterator[Translation]:
-        """Translate a stream of lines, in order. A warning names the lines whose translations are cut off.
+        """Translate a stream of lines, in order. A warning after each window names the cut-off lines.
 
         The stream is translated in windows of many lines. All lines of a window are translated before the first
         translation is yielded, so that lines of similar length can share a batch. Windows also limit memory.
@@ -110,10 +108,7 @@ class Translator:
             options, batch_size: if None, the defaults of the model.
             prefix: the text that every translation must begin with.
             window: maximum number of lines in a window. With 1, each line is translated as soon as the line is read.
-            fixed_windows: whether the number of lines in a window does not depend on the speed of the translation. Then
-                the batches are always the same.
             first: the number of the first line, for messages and random seeds.
-            after_window: a function that is called after the caller has consumed all translations of a window.
         Raises:
             ConfigError: the prefix is too long.
             InputError: a line is not a string.
@@ -122,23 +117,21 @@ class Translator:
         batch_size = batch_size or self.config.decode.batch_size
         prefix_tokens = self.encode_prefix(prefix)
 
-        def start(units: list[Unit]) -> RunningTranslation:
-            # Units are copied only if there is a prefix, which is rare.
-            if prefix_tokens:
-                units = [replace(unit, prefix=prefix_tokens) for unit in units]
-            return self.start(units, options, batch_size)
+        def started() -> Iterator[RunningTranslation]:
+            for units in windows(lines, first, window):
+                # Units are copied only if there is a prefix, which is rare.
+                if prefix_tokens:
+                    units = [replace(unit, prefix=prefix_tokens) for unit in units]
+                yield self.start(units, options, batch_size)
 
-        least_lines = window if fixed_windows else batch_size
-        running = windows(start, lines, first, least_lines, window)
+        running = started()
         # While an engine in the background translates a window, read and prepare the next window.
         if window > 1 and self.engine_for(options).in_background:
             running = one_ahead(running)
-        with CutLines(at_once=window == 1) as cut_lines:
-            for translation in running:
-                translations = translation.result()
-                cut_lines.note(translations)
-                yield from translations
-                after_window()
+        for translation in running:
+            translations = translation.result()
+            warn_of_cut_lines(translations)
+            yield from translations
 
     def start(
         self, units: list[Unit], options: TranslationOptions, batch_size: int, watch: Watch | None = None
@@ -146,11 +139,8 @@ class Translator:
         """Start to translate units in one search of the engine. `watch` is called after every step of the search."""
         # 1. Each step prepares the units for the next one.
         steps = self.steps(units, options)
-        for step in steps:
-            units = step.prepare(units)
-        # 2. Encode the units as search requests.
-        max_length = self.config.data.max_length
-        encoding = Encoding(units, self.tokenizers, max_length, options, self.joiner)
+        encoding = self.encoding(units, steps, options)
+        # 2. Choose the engine, and give it the terms that the search must write.
         engine = self.engine_for(options, watched=watch is not None)
         if options.glossary and not (engine.in_background or options.sample):
             from nmt.translate.glossary import require_terms  # imported here, because the import takes 5 ms
@@ -204,10 +194,14 @@ class Translator:
 
     def requests_of(self, text: str, options: TranslationOptions) -> list[SearchRequest]:
         """Return the search requests of a text, usually one for each sentence, without placeholders and glossaries."""
-        units = [Unit(1, text)]
-        for step in self.steps([], options.changed(glossary={}, protect=[], protect_placeholders=False)):
+        plain = options.changed(glossary={}, protect=[], protect_placeholders=False)
+        return self.encoding([Unit(1, text)], self.steps([], plain), plain).requests
+
+    def encoding(self, units: list[Unit], steps: Sequence[Step], options: TranslationOptions) -> Encoding:
+        """Let the steps prepare the units, and encode the units as search requests."""
+        for step in steps:
             units = step.prepare(units)
-        return Encoding(units, self.tokenizers, self.config.data.max_length, options, self.joiner).requests
+        return Encoding(units, self.tokenizers, self.config.data.max_length, options, self.joiner)
 
     def unknown(self, text: str) -> set[str]:
         """Return the characters of a text that the model cannot read; see `Tokenizer.unknown`."""
@@ -221,12 +215,12 @@ class Translator:
         torch engine.
         """
         # Only torch's search can sample and write required terms, and only its steps can be watched.
-        reads_terms = self.config.data.glossary
+        must_write_terms = options.glossary and not self.config.data.glossary
+        if options.sample and must_write_terms:
+            raise ConfigError("a glossary needs beam search", hint="leave out the glossary, or sampling")
         if options.sample:
-            if options.glossary and not reads_terms:
-                raise ConfigError("a glossary needs beam search", hint="leave out the glossary, or sampling")
             return self.engine.torch_engine("sampling with a seed for each line")
-        if options.glossary and not reads_terms:
+        if must_write_terms:
             return self.engine.torch_engine("search for given terms")
         if watched and self.engine.explains:
             return self.engine.torch_engine("steps to watch")

@@ -46,7 +46,6 @@ class Translation:
     source: str
     hypotheses: list[TextHypothesis]
     number: int = 0  # the number of the line, from 1; 0 if the number is not known
-    source_tokens: list[list[int]] = field(default_factory=list)  # the tokens of each search request, without EOS
     sentences: list[Span] = field(default_factory=list)  # spans in `source`
     # For each sentence: the text in the source, and the text of the best translation without tags.
     sentence_pairs: list[tuple[str, str]] = field(default_factory=list)
@@ -62,7 +61,7 @@ class Translation:
     @property
     def is_cut(self) -> bool:
         """Whether the best hypothesis reached the length limit before the model ended the translation."""
-        return bool(self.hypotheses) and self.hypotheses[0].is_cut
+        return self.hypotheses[0].is_cut
 
 
 class Step:

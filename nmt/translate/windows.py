@@ -1,14 +1,14 @@
 """Windows: groups of lines of a stream that are translated together.
 
-The batches of a longer window have less padding. A shorter window takes less memory, and its lines are finished sooner.
+The batches of a longer window have less padding. A shorter window takes less memory, and the lines of a
+shorter window are finished sooner.
 """
 
 import logging
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from types import TracebackType
-from typing import Self, TypeVar
+from collections.abc import Iterable, Iterator
+from typing import TypeVar
 
 from nmt.errors import InputError
 from nmt.text.lines import Pause
@@ -17,31 +17,19 @@ from nmt.translate.units import Translation, Unit
 log = logging.getLogger("nmt")
 
 MAX_READ_S = 1.0  # maximum time to read the other lines of a window after its first line, in seconds
-FIRST_LINES = 250  # maximum number of lines in the first window
-TARGET_S = 5.0  # time that the translation of each later window should take, in seconds
 N_NAMED = 10  # maximum number of lines that a warning names
 
 Running = TypeVar("Running")
 
 
-def windows(
-    start: Callable[[list[Unit]], Running], lines: Iterable[str | Unit | Pause], first: int, least: int, most: int
-) -> Iterator[Running]:
-    """Read the stream in windows, call `start` with the units of each window, and yield the results of `start`.
+def windows(lines: Iterable[str | Unit | Pause], first: int, n_lines: int) -> Iterator[list[Unit]]:
+    """Read a stream of lines in windows of `n_lines`, and yield the units of each window.
 
-    The first window has at most `FIRST_LINES` lines. Later windows have `least` to `most` lines, so that each window
-    takes about `TARGET_S`. A `Pause` in the stream ends a window early, and can make a window empty. `first` is the
-    number of the first line.
+    A `Pause` in the stream ends a window early, and can make a window empty. `first` is the number of the first line.
     """
     stream = iter(lines)
-    n_lines = min(most, FIRST_LINES)
     while (units := read_window(stream, first, n_lines)) is not None:
-        started = time.monotonic()
-        yield start(units)
-        # Choose the size of the next window so that it takes about TARGET_S at the speed of this window.
-        if units:
-            lines_per_s = len(units) / max(time.monotonic() - started, 1e-3)
-            n_lines = min(max(int(TARGET_S * lines_per_s), least), most)
+        yield units
         first += len(units)
 
 
@@ -83,42 +71,17 @@ def one_ahead(running: Iterator[Running]) -> Iterator[Running]:
         current = following
 
 
-class CutLines:
-    """A collector of the lines whose translations are cut off. When the context ends, one warning names these lines.
-
-    With `at_once`, a warning is logged as soon as a line is noted, because the user waits for each line.
-    """
-
-    def __init__(self, *, at_once: bool) -> None:
-        self.at_once = at_once
-        self.numbers: list[int] = []
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self.warn()  # also if the caller has not consumed all translations
-
-    def note(self, translations: Sequence[Translation]) -> None:
-        for translation in translations:
-            # A line of markup has several translations, but is named only once.
-            if translation.is_cut and translation.number not in self.numbers[-1:]:
-                self.numbers.append(translation.number)
-        if self.at_once:
-            self.warn()
-
-    def warn(self) -> None:
-        """Log one warning that names the lines that have been noted since the last warning, if there are any."""
-        if not self.numbers:
-            return
-        # Name the first lines by their numbers, and count the other lines.
-        named = ", ".join(map(str, self.numbers[:N_NAMED]))
-        if len(self.numbers) > N_NAMED:
-            named += f" and {len(self.numbers) - N_NAMED:,} more"
-        lines = f"{len(self.numbers):,} lines ({named})"
-        if len(self.numbers) == 1:
-            lines = f"line {named}"
-        message = "translation cut off at the length limit, before the model ended it: %s; "
-        message += "nmt translate --max-length raises it"
-        log.warning(message, lines)
-        self.numbers.clear()
+def warn_of_cut_lines(translations: Iterable[Translation]) -> None:
+    """Log one warning that names the lines whose translations are cut off, if there are any."""
+    # A line of markup has several translations, but is named only once.
+    numbers = list(dict.fromkeys(translation.number for translation in translations if translation.is_cut))
+    if not numbers:
+        return
+    # Name the first lines by their numbers, and count the other lines.
+    named = ", ".join(map(str, numbers[:N_NAMED]))
+    if len(numbers) > N_NAMED:
+        named += f" and {len(numbers) - N_NAMED:,} more"
+    lines = f"line {named}" if len(numbers) == 1 else f"{len(numbers):,} lines ({named})"
+    message = "translation cut off at the length limit, before the model ended it: %s; "
+    message += "nmt translate --max-length raises it"
+    log.warning(message, lines)

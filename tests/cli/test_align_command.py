@@ -32,17 +32,6 @@ def test_json_has_words_and_the_same_links(five_home: Path, tmp_path: Path) -> N
     assert i == 4
 
 
-def test_without_references_the_model_translates(five_home: Path) -> None:
-    links = out_lines(run_in(five_home, PAIRS))
-    text = f"{SOURCE[0]}\n\n{SOURCE[1]}\n"
-    lines = out_lines(run_in(five_home, "align --beam 1", text.encode()))
-    first, blank, second = lines
-    assert first == f"{TARGET[0]}\t{links[0]}"
-    assert blank == "\t"
-    assert second == f"{TARGET[1]}\t{links[1]}"
-
-
 def test_what_cannot_be_aligned_is_refused(five_home: Path) -> None:
-    refused(five_home, "align --ref train.en", "--ref needs --src")
-    refused(five_home, f"{PAIRS} --beam 2", "--beam has no effect with --ref")
+    refused(five_home, "align --ref train.en", "Missing option '--src'")
     refused(five_home, "align --src train.zh --ref five.yaml", "has 5 lines but")

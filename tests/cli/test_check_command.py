@@ -1,7 +1,6 @@
 """`nmt check`."""
 
 import json
-import re
 from itertools import islice
 from pathlib import Path
 
@@ -19,12 +18,11 @@ def test_a_config_without_errors(tmp_path: Path) -> None:
     lines = out_lines(run_in(tmp_path, "check mine.yaml"))
     assert lines[0] == f"train: 200 lines of {DATA}/dev.zh and {DATA}/dev.en"
     assert lines[1].startswith("test: ")
-    assert re.fullmatch(r".* in \d+ s", lines[-1])
+    assert lines[-1] == "no fault found"
     # Settings can be overridden, for example to leave out the test set.
     report = json.loads(run_in(tmp_path, "check mine.yaml data.test=null --json").stdout)
     (corpus,) = report["corpora"]
     assert corpus["name"] == "train"
-    assert report["languages"] == ["zh", "en"]
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +41,8 @@ def test_errors_are_reported(shifted: Done) -> None:
     text = shifted.stdout.decode()
     assert shifted.returncode == 1
     assert "error    corpus: the sides have different numbers of lines\n" in text
-    assert "1,500 source lines, 1,499 target lines; they part at about line 70" in text
+    assert "1,500 source lines, 1,499 target lines\n" in text
+    assert "-1500: the translations are lines 70" in text
     assert "2 errors" in text.splitlines()[-1]
 
 
@@ -56,7 +55,7 @@ def test_the_page_has_the_first_lines_of_each_finding(shifted: Done, folder: Pat
 
 
 def test_the_cleaned_files_are_aligned_and_have_no_errors(shifted: Done, folder: Path) -> None:
-    assert b"check the copies, too: some faults show only in lines that belong together\n" in shifted.stderr
+    assert b"of lines with different numbers, so check the copies, too -> " in shifted.stderr
     # Three lines around the missing one may go.
     n_source = (folder / "fixed/corpus.zh").read_text().count("\n")
     n_target = (folder / "fixed/corpus.en").read_text().count("\n")

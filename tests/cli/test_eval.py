@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import SOURCE, TARGET, FiveRun, err_lines, imported_modules, out_lines, refused, run_in, run_nmt
+from conftest import TARGET, FiveRun, err_lines, imported_modules, out_lines, refused, run_in, run_nmt
 
-from nmt.cli.evaluate import evaluate, table_of_directions
+from nmt.cli.evaluate import evaluate
 from nmt.files import atomic_write, hash_file
 from nmt.run.directory import RunDirectory
 from nmt.translate.translator import Translator
@@ -27,14 +27,6 @@ def test_eval_scores_the_newest_run_on_its_test_set(five_home: Path) -> None:
     assert ter.startswith(f"TER = 0.00  (95 %: 0.0 to 0.0)  {ter_signature}")
     assert engine.startswith("engine = CTranslate2 4.")
     assert perplexity.startswith("perplexity of the references = 1.")
-
-
-def test_examples_are_from_all_over_the_test_set(five_home: Path) -> None:
-    text = run_in(five_home, "eval --show 2 --bootstrap 0").stdout.decode()
-    first, second, scores = text.split("\n\n")
-    assert first == f"source       {SOURCE[0]}\nreference    {TARGET[0]}\ntranslation  {TARGET[0]}"
-    assert second == f"source       {SOURCE[2]}\nreference    {TARGET[2]}\ntranslation  {TARGET[2]}"
-    assert scores.startswith("BLEU = ")
 
 
 def test_an_ensemble_is_named(five_home: Path) -> None:
@@ -111,7 +103,7 @@ def test_tokenizer_and_case_can_be_chosen(chinese: Path) -> None:
 UNSUITABLE = {  # arguments -> part of the error message
     "--hyp train.en": "no run names a data.test",
     "--hyp train.en --ref short": "5 hypotheses but 1 lines in reference 1",
-    "--hyp train.en --ref train.en --src short --show 5": "1 source lines but 5 lines in reference 1",
+    "--hyp train.en --ref train.en --src short": "1 source lines but 5 lines in reference 1",
     "-m runs/five --src train.zh": "--src needs --ref",
     "-m runs/five --ref train.en": "--ref needs --src",
     "-m runs/five/model.safetensors": "no run names a data.test",
@@ -145,14 +137,3 @@ def test_tokenized_text_is_warned_of_once(tmp_path: Path) -> None:
     assert warning.startswith("nmt: warning: 120 of 120 translations end in ' .', as in tokenized text: ")
     assert "--tokenize none" in warning
     assert err_lines(run_in(tmp_path, "eval --hyp lines --ref lines --bootstrap 0 --tokenize none")) == []
-
-
-def test_directions_without_ter_have_none_in_the_table() -> None:
-    bleu = {"name": "BLEU", "value": 20.0}
-    ter = {"name": "TER", "value": 60.0}
-    lines = table_of_directions({"en-de": {"scores": [bleu, ter]}, "en-th": {"scores": [bleu]}})
-    names, both, without_ter, mean = lines
-    assert names.split() == ["direction", "BLEU", "TER"]
-    assert both.split() == ["en-de", "20.00", "60.00"]
-    assert without_ter.split() == ["en-th", "20.00", "–"]
-    assert mean.split() == ["mean", "20.00", "–"]

@@ -28,13 +28,13 @@ def test_a_line_has_the_log_probabilities_of_the_translation_and_of_its_pieces(f
 
 def test_json_adds_scores_with_the_length_penalty(five_home: Path) -> None:
     plain = out_lines(run_in(five_home, SCORE))
-    lines = out_lines(run_in(five_home, f"{SCORE} --json --alpha 0.6"))
+    lines = out_lines(run_in(five_home, f"{SCORE} --json"))
     for i, tree in enumerate(map(json.loads, lines)):
         (hypothesis,) = tree["hypotheses"]
         assert tree["source"] == SOURCE[i]
         assert hypothesis["text"] == TARGET[i]
         log_probs = [piece["log_prob"] for piece in hypothesis["pieces"]]
-        score = hypothesis["log_prob"] / len(log_probs) ** 0.6
+        score = hypothesis["log_prob"] / len(log_probs)  # decode.alpha is 1
         assert hypothesis["score"] == pytest.approx(score)
         of_pieces = " ".join(f"{x:.4f}" for x in log_probs)
         assert plain[i] == f"{hypothesis['log_prob']:.4f}\t{of_pieces}"

@@ -71,5 +71,5 @@ def test_an_unusable_corpus_is_refused_before_anything_is_written(five_corpus: F
 def test_a_training_without_its_test_set_is_refused_before_anything_is_written(five_corpus: FiveCorpus) -> None:
     before = file_bytes(five_corpus.home)
     stderr = refused(five_corpus.home, "train five.yaml data.test.source=none.zh", "cannot read")
-    assert f"hint: check the path; it is relative to data.root, {five_corpus.home}" in stderr
+    assert f"hint: check the path; it is relative to {five_corpus.home}" in stderr
     assert file_bytes(five_corpus.home) == before

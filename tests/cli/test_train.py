@@ -94,21 +94,10 @@ def test_train_resumes_with_the_tokenizer_of_its_checkpoint(
 
 def test_train_dry_run_estimates_cost_and_writes_nothing(five_corpus: FiveCorpus) -> None:
     before = file_bytes(five_corpus.home)
-    lines = out_lines(run_in(five_corpus.home, "train five.yaml model.d_model=32 --dry-run --replicas 1"))
+    (line,) = out_lines(run_in(five_corpus.home, "train five.yaml model.d_model=32 --dry-run --replicas 1"))
     assert file_bytes(five_corpus.home) == before
-    printed = {}
-    for line in lines:
-        name, value = line.split(maxsplit=1)
-        printed[name] = value
-    assert int(printed["parameters"].replace(",", "")) > 10_000
-    assert printed["batches"].startswith("1 an epoch, ")
-    assert re.search(r"target tokens a second, fp32 on .*, replicas: 1$", printed["speed"])
-    assert 0 < float(printed["memory"].removesuffix(" GB")) < 100
-    assert printed["time"].endswith(" in all without validations")
-
-
-def test_too_many_replicas_are_refused(five_corpus: FiveCorpus) -> None:
-    refused(five_corpus.home, "train five.yaml model.d_model=32 --dry-run --replicas 99", "--replicas 99 on")
+    pattern = r"[\d,]+ parameters on cpu, replicas: 1; an epoch of 1 steps takes \d+ s and \d+\.\d\d GB"
+    assert re.fullmatch(pattern, line)
 
 
 @pytest.mark.parametrize("command", ["train --fresh", "tokenize"])

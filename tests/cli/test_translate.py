@@ -112,7 +112,7 @@ def test_a_text_may_begin_with_a_dash(five_home: Path) -> None:
 def test_names_in_hints_are_quoted(tmp_path: Path) -> None:
     (tmp_path / "my demo.yaml").write_text("run: x\n")
     stderr = refused(tmp_path, "translate 'my demo.yaml'", "'my demo.yaml' is a file")
-    assert "hint: nmt translate -i 'my demo.yaml'" in stderr
+    assert "nmt translate -i 'my demo.yaml'" in stderr
 
 
 def test_n_best_lists_with_scores_and_pieces(five_home: Path) -> None:
@@ -133,13 +133,6 @@ def test_n_best_lists_with_scores_and_pieces(five_home: Path) -> None:
             assert text.replace("▁", " ").strip() == hypothesis["text"]
             assert log_prob == pytest.approx(hypothesis["log_prob"])
     assert i == 4
-
-
-def test_scores_are_those_of_the_best_hypotheses(five_home: Path) -> None:
-    scored = run_in(five_home, "translate -i train.zh --scores")
-    as_json = run_in(five_home, "translate -i train.zh --json")
-    for line, best in zip(out_lines(scored), best_hypotheses(as_json), strict=True):
-        assert line == f"{best['score']:.4f}\t{best['text']}"
 
 
 def test_translations_begin_with_the_prefix(five_home: Path) -> None:

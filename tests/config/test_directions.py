@@ -21,8 +21,8 @@ data:
 
 # By an override: what is said about it.
 MISFITS = """
-data.train=[] → command line: train needs corpora that have languages
-data.train=[{source: a, target: b}] → command line: dev must be a corpus, as train is
+data.train=[] → demo.yaml:2: train needs corpora that have languages
+data.train=[{source: a, target: b}] → demo.yaml:2: dev must be a corpus, as train is
 data.train=[{source: a, target: b, languages: de}] → 'data.train.0.languages': input should be two
 data.dev=null → dev needs corpora that have languages, such as de-en
 data.dev={source: a, target: b} → dev needs corpora that have languages, such as de-en

@@ -7,6 +7,7 @@ from pathlib import Path
 from nmt.corpus.check import check
 from nmt.corpus.reading import CorpusFiles
 from nmt.corpus.repair import CorpusRepair, fix
+from nmt.corpus.tatoeba import pair_pin
 
 GRAMMAR = Path(__file__).parents[2] / "data" / "zh-en"
 PairText = tuple[str, str]
@@ -58,3 +59,9 @@ def write_sides(folder: Path, name: str, source: Iterable[str], target: Iterable
 def write_pairs(folder: Path, name: str, pairs: Iterable[PairText]) -> CorpusFiles:
     source, target = zip(*pairs, strict=True)
     return write_sides(folder, name, source, target)
+
+
+def pins_of(dev: list[PairText], test: list[PairText]) -> str:
+    """The list of the pinned pairs, as in nmt/corpus/pins."""
+    lines = [f"dev {pair_pin(pair)}\n" for pair in dev] + [f"test {pair_pin(pair)}\n" for pair in test]
+    return "".join(lines)

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 from mirror import Mirror, serving
+from parallel_text import pins_of
 
 from nmt.corpus import download as module
 from nmt.corpus.catalog import CORPORA, Corpus, pins_file
 from nmt.corpus.download import download, fetch, mirrored
-from nmt.corpus.tatoeba import pins_of
 from nmt.errors import DownloadError, InputError, OutputError
 from nmt.files import sha256
 from nmt.text.lines import iter_pairs
@@ -51,7 +51,7 @@ PARTS = {"train": PAIRS[10:], "dev": PAIRS[:5], "test": PAIRS[5:10]}
 @pytest.fixture
 def mirror(monkeypatch: pytest.MonkeyPatch) -> Iterator[Mirror]:
     # The split of the hundred pairs takes the place of that of Tatoeba.
-    monkeypatch.setattr(module, "pins_file", lambda _: pins_of(PARTS))
+    monkeypatch.setattr(module, "pins_file", lambda _: pins_of(PARTS["dev"], PARTS["test"]))
     with serving() as server:
         for name, text in TEXTS.items():
             server.add(PLAIN.url_of(name), text)

@@ -13,21 +13,37 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from parallel_text import PairText, fix_sides, grammar_pairs, grammar_sides, read_pairs, write_sides
 
-from nmt.corpus import alignment, bootstrap, findings
+from nmt.corpus import alignment, bootstrap
 from nmt.corpus.alignment import SWITCH, hash_lines, hash_words
 from nmt.corpus.check import check
-from nmt.corpus.pairing import AROUND, Run, Window, likeliest_runs, place_edge, widened, without_crossings
+from nmt.corpus.lengths import learn_lengths
+from nmt.corpus.pairing import (
+    AROUND,
+    IMPOSSIBLE,
+    LineComparison,
+    Run,
+    Window,
+    likeliest_runs,
+    stretches,
+    widened,
+    without_crossings,
+)
 from nmt.errors import DataError
 
 N_TRIALS = soak(3, 60)
+LENGTHS = learn_lengths(np.arange(9), np.arange(9))
 
 
 def likelihood(states: np.ndarray, scores: np.ndarray) -> float:
     """The log-likelihood of a sequence of states; the last state pairs a line with none and has the score 0."""
-    n_lines = len(scores)
+    n_lines, none = scores.shape
     with_none = np.pad(scores, [(0, 0), (0, 1)])
     of_states = with_none[range(n_lines), states]
-    n_switches = np.count_nonzero(np.diff(states))
+    # A change from one offset to another is two changes: to the last state, and from it.
+    n_switches = 0
+    for before, after in itertools.pairwise(states.tolist()):
+        if before != after:
+            n_switches += 1 if none in (before, after) else 2
     return float(of_states.sum()) - SWITCH * n_switches
 
 
@@ -47,18 +63,6 @@ def test_the_runs_are_the_likeliest_path(scores: np.ndarray) -> None:
     all_states = itertools.product(range(n_offsets + 1), repeat=n_lines)
     best = max(likelihood(np.array(path), scores) for path in all_states)
     assert np.isclose(likelihood(states, scores), best)
-
-
-def test_an_edge_is_placed_where_one_state_fits_better() -> None:
-    before = np.array([3, 3, -4, -4])
-    after = np.array([-4, -4, 3, 3])
-    assert place_edge(before, after) == 2
-
-
-def test_an_edge_is_placed_at_an_end_if_one_state_fits_better_throughout() -> None:
-    ones, zeros, nothing = np.ones(2), np.zeros(2), np.zeros(0)
-    assert place_edge(ones, zeros) == 2
-    assert place_edge(nothing, nothing) == 0
 
 
 RUNS = st.tuples(st.integers(0, 40), st.integers(1, 20), st.integers(-20, 20))  # start, length, offset
@@ -87,32 +91,42 @@ def test_a_window_compares_lines_as_single_pairs_are_compared() -> None:
     source_lines = hash_lines(source[40:60])
     target_lines = hash_lines(target[35:62])
     window = Window(source_lines, target_lines, source_start=40, target_start=35)
-    agreement = window.agreement(window.lines, range(-5, 3), lexicon)
+    pairs = alignment.features(hash_lines(source), hash_lines(target), lexicon, LENGTHS)
+    evidence = alignment.weigh(pairs, pairs[:, ::-1])
+    rows = np.stack([*LineComparison(lexicon, LENGTHS, evidence).rows(window, range(-5, 3))])
     for i in range(8):
-        target_words = hash_words(target[35 + i : 55 + i])
-        expected = alignment.agreement(window.source.words, target_words, lexicon)
-        np.testing.assert_allclose(agreement[:, i], expected, rtol=1e-5)
+        target_lines = hash_lines(target[35 + i : 55 + i])
+        expected = evidence(alignment.features(source_lines, target_lines, lexicon, LENGTHS))
+        np.testing.assert_allclose(rows[:, i], -expected, rtol=1e-5)
 
 
-def test_lines_beyond_a_window_have_no_agreement() -> None:
+def test_lines_beyond_a_window_are_no_partners() -> None:
     source, target = hash_lines(["a", "a"]), hash_lines(["a"])
     window = Window(source, target, source_start=40, target_start=40)
     lexicon = alignment.learn_lexicon(source.words, source.words)
-    agreement = window.agreement(window.lines, range(-1, 2), lexicon)
-    assert np.isnan(agreement).tolist() == [[True, False, True], [False, True, True]]
+    evidence = alignment.weigh(np.zeros((2, 1), np.float32), np.ones((2, 1), np.float32))
+    rows = np.stack([*LineComparison(lexicon, LENGTHS, evidence).rows(window, range(-1, 2))])
+    assert (rows == IMPOSSIBLE).tolist() == [[True, False, True], [False, True, True]]
+
+
+def mask_of(n_lines: int, *blocks: tuple[int, int]) -> np.ndarray:
+    mask = np.zeros(n_lines, bool)
+    for start, end in blocks:
+        mask[start:end] = True
+    return mask
 
 
 def test_blocks_are_widened_within_the_file() -> None:
-    assert widened([], 500) == []
-    assert widened([(3, 9)], 500) == [(0, 9 + AROUND)]
-    assert widened([(490, 495)], 500) == [(490 - AROUND, 500)]
+    assert stretches(widened(mask_of(500))) == []
+    assert stretches(widened(mask_of(500, (3, 9)))) == [(0, 9 + AROUND)]
+    assert stretches(widened(mask_of(500, (490, 495)))) == [(490 - AROUND, 500)]
+    assert stretches(widened(mask_of(9, (3, 4)))) == [(0, 9)]
 
 
 def test_blocks_that_touch_when_widened_are_joined() -> None:
     second = 120 + 2 * AROUND
-    assert widened([(100, 120), (second, 490)], 500) == [(100 - AROUND, 500)]
-    blocks = widened([(100, 120), (second + 1, 490)], 500)
-    assert len(blocks) == 2
+    assert stretches(widened(mask_of(500, (100, 120), (second, 490)))) == [(100 - AROUND, 500)]
+    assert len(stretches(widened(mask_of(500, (100, 120), (second + 1, 490))))) == 2
 
 
 class NumberedText(NamedTuple):
@@ -202,39 +216,6 @@ def test_shifted_lines_whose_neighbors_are_alike_are_found(tmp_path: Path) -> No
     assert third == Run(1402, 1500)
 
 
-PARTED_AT = {  # the first line that is shifted; where lines are missing, the first of them
-    71: [Run(0, 70), Run(70, 99, 1)],
-    11: [Run(0, 10), Run(50, 99, -40)],
-    1: [Run(1, 99, -1)],
-}
-
-
-@pytest.mark.parametrize("line", PARTED_AT)
-def test_where_the_sides_part(line: int) -> None:
-    message = findings.where_they_part(PARTED_AT[line], n_pairs=98)
-    assert message == f"; they part at about line {line}"
-
-
-def test_of_many_places_where_the_sides_part_three_are_named() -> None:
-    runs = []
-    for offset in range(1, 6):
-        start = 10 * offset
-        runs.append(Run(start, start + 9, -offset))
-    message = findings.where_they_part(runs, n_pairs=98)
-    assert message == "; they part at about line 1 and 20 and 30 and 2 more"
-
-
-def test_the_sides_part_at_the_end_of_the_shorter_one() -> None:
-    runs = [Run(0, 40), Run(60, 98)]
-    message = findings.where_they_part(runs, n_pairs=98)
-    assert message == "; the longer side goes on after the end of the other"
-
-
-@pytest.mark.parametrize("runs", [[], [Run(0, 60)]], ids=["no run", "no run at the end"])
-def test_where_the_sides_part_is_unknown(runs: list[Run]) -> None:
-    assert findings.where_they_part(runs, n_pairs=98) == ""
-
-
 @pytest.mark.parametrize("arrangement", ["shuffled", "sorted by length", "halves exchanged", "two thirds shuffled"])
 def test_unrelated_sides_are_refused(arrangement: str, tmp_path: Path) -> None:
     source, target = grammar_sides(1200)
@@ -258,8 +239,8 @@ def test_different_numbers_of_lines_that_are_too_few_to_be_paired_are_refused(tm
         fix_sides(tmp_path, ["一", "二", "三"], ["one", "two"])
 
 
-def test_a_long_corpus_is_learned_from_windows(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(bootstrap, "WINDOW", 150)
+def test_a_long_corpus_is_learned_from_its_first_lines(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(bootstrap, "N_LEARNED", 1000)
     source, target = grammar_sides(3000)
     del target[45:50]
     files = write_sides(tmp_path, "corpus", source, target)

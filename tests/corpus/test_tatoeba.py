@@ -2,12 +2,13 @@
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from parallel_text import pins_of
 
-from nmt.corpus.tatoeba import PairText, pair_hash, pins_of, split
+from nmt.corpus.tatoeba import PairText, pair_hash, split
 
 PAIRS = [(f"Satz {n}", f"sentence {n}") for n in range(200)]
 DEV, TEST, TRAIN = PAIRS[:20], PAIRS[20:50], PAIRS[50:]
-PINS = pins_of({"dev": DEV, "test": TEST})
+PINS = pins_of(DEV, TEST)
 
 
 @settings(max_examples=10)

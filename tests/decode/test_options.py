@@ -10,11 +10,11 @@ from nmt.errors import ConfigError
 
 WRONG_OPTIONS = [
     ({"beam": 0}, "beam: input should be greater than or equal to 1, got 0"),
-    ({"beam": True}, "beam: input should be a number, got True"),
+    ({"beam": True}, "beam: input should be a valid integer, got True"),
     ({"beam": 2, "n_best": 3}, "n_best is 3, but there are 2 hypotheses"),
     ({"alpha": math.nan}, "alpha: input should be a finite number, got nan"),
     ({"temperature": 1e-40}, "temperature: input should be greater than or equal to 0.001"),
-    ({"bean": 3}, "no search option 'bean'"),
+    ({"bean": 3}, "bean: extra inputs are not permitted, got 3"),
     ({"beam": 0, "seed": -1}, "; seed: input"),
 ]
 

@@ -156,10 +156,10 @@ msgid ""
 "da\n"
 msgstr "EIN \"HUND\"\nDA\n"
 
-msgid "\x64a \303\244\q\v"
+msgid "da ä\q\v"
 msgstr ""
 →
-msgid "\x64a \303\244\q\v"
+msgid "da ä\q\v"
 msgstr "DA ÄQ\v"
 
 msgid "12%"
@@ -268,10 +268,10 @@ BAD_JSON = {
 }
 BAD_PO = {
     'msgid "a"\nmsgstr "\n': "line 2 is no comment, name or string",
-    'msgid "a"\nmsgid "b"\nmsgstr ""\n': "the message at line 1 needs one msgid and a msgstr",
-    'msgid "b"\nmsgstr ""\n\nmsgid "a"\n': "line 4 needs one msgid and a msgstr",
-    'msgid "a"\nmsgid_plural "b"\nmsgstr[0] "x"\nmsgstr[0] ""\n': "line 1 has two values of the same name",
-    "# da\n": "it has no msgid",
+    'msgid "\\x64"\nmsgstr ""\n': "line 1 is no comment, name or string",
+    'msgid "a"\nmsgid "b"\nmsgstr ""\n': "line 2 repeats msgid of the message",
+    'msgid "b"\nmsgstr ""\n\nmsgid "a"\n': "the message at line 4 needs a msgid and a msgstr",
+    'msgid "a"\nmsgid_plural "b"\nmsgstr[0] "x"\nmsgstr[0] ""\n': r"line 4 repeats msgstr\[0\] of the message",
     'msgid ""\nmsgstr "Content-Type: text/plain; charset=ISO-8859-1\\n"\n': "another encoding than UTF-8",
 }
 

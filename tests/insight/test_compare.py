@@ -1,4 +1,4 @@
-"""Comparisons of systems: sacreBLEU's figures, wins, and the page."""
+"""Comparisons of systems: sacreBLEU's figures, groups of lines, and the page."""
 
 import json
 from dataclasses import asdict
@@ -7,10 +7,10 @@ import pytest
 from conftest import data_of_page
 
 from nmt.cli.tables import comparison_text
-from nmt.evaluate import ScoreSettings, choose_settings
-from nmt.insight.compare import Comparison, EvaluationSet, Wins, as_page, compare
+from nmt.evaluate import ScoreSettings, choose_settings, score
+from nmt.insight.compare import Comparison, EvaluationSet, as_page, compare
 
-# By sentence chrF, OTHER wins lines 2 and 4, and loses lines 1 and 3.
+# By sentence chrF, OTHER is better in lines 2 and 4, and worse in lines 1 and 3.
 SOURCES = ["der Hund läuft", "er hat 3 Katzen", "2 mal 4", "das ist ein sehr langer Satz über Aardvarks", "ja"]
 REFERENCES = ["the dog runs", "he has 3 cats", "2 times 4", "this is a very long sentence about aardvarks", "yes"]
 BASELINE = ["the dog runs", "he has 5 cats", "2 times 4", "this is a very long sentence about animals", "no"]
@@ -24,12 +24,12 @@ def comparison() -> Comparison:
     return compare(["runs/<a>", "b"], [BASELINE, OTHER], test_set, n_trials=20)
 
 
-def test_wins_are_counted_by_sentence_chrf_in_each_group(comparison: Comparison) -> None:
+def test_lines_are_grouped_by_length(comparison: Comparison) -> None:
     short, long = comparison.groups["words of the source"]
     assert (short.name, short.n_lines) == ("1 to 5", 4)
-    assert short.wins == [Wins(1, 1, 2)]  # better, equal, worse
     assert (long.name, long.n_lines) == ("6 to 10", 1)
-    assert long.wins == [Wins(1, 0, 0)]
+    (expected,) = score(OTHER[3:4], [REFERENCES[3:4]], ("bleu",))
+    assert long.bleu[1] == expected.value
 
 
 def test_the_lines_that_differ_most_come_first(comparison: Comparison) -> None:

@@ -11,8 +11,8 @@ from nmt.run.directory import RunDirectory
 
 
 def step(n: int, **figures: Any) -> dict[str, Any]:
-    usual = {"loss": 2.0, "nll": 1.0, "lr": 0.1, "grad_norm": 1.0, "n_tokens": 10, "elapsed_s": float(n)}
-    return {"kind": "step", "step": n, "n_real": 18, "n_positions": 20, **usual, **figures}
+    usual = {"loss": 2.0, "lr": 0.1, "grad_norm": 1.0, "n_tokens": 10, "elapsed_s": float(n)}
+    return {"kind": "step", "step": n, **usual, **figures}
 
 
 THREE_STEPS = [step(1, loss=4.0, n_tokens=30), step(2, loss=0.0), step(3, elapsed_s=4.0)]
@@ -37,7 +37,6 @@ def test_a_point_is_a_step_if_there_are_few(run: RunDirectory) -> None:
     assert curves["step"] == [1, 2, 3]
     assert curves["loss"] == [4.0, 0.0, 2.0]
     assert curves["tokens_per_s"] == [30, 10, 5]
-    assert curves["non_padding"] == [0.9, 0.9, 0.9]
 
 
 def test_curves_are_means_weighted_by_tokens(monkeypatch: pytest.MonkeyPatch, run: RunDirectory) -> None:

@@ -13,7 +13,7 @@ import torch
 from conftest import SOURCE, TARGET, FiveRun, data_of_page, model_of, one_clear_error, out_lines, run_nmt, write_five
 
 from nmt.insight.curves import read_figures
-from nmt.insight.growth import Growth, growth, principal_components, roles_of
+from nmt.insight.growth import Growth, growth, roles_of
 from nmt.insight.heads import HeadSummary, attention_summary
 from nmt.insight.report import read_report
 from nmt.run.directory import RunDirectory
@@ -75,31 +75,6 @@ def test_cross_attention_is_that_of_each_snapshot(found: Growth, translators: li
         with torch.inference_mode():
             weights = model_of(translator).attention(src, tgt_in)
         torch.testing.assert_close(cross, weights.cross[:, 0])
-
-
-def test_positions_are_those_on_the_principal_components(
-    found: Growth, translators: list[Translator], tokens: Any
-) -> None:
-    src, (_, *tgt) = tokens
-    source_tokens = list(dict.fromkeys(src))
-    target_tokens = list(dict.fromkeys([*tgt, EOS]))
-    vectors = []
-    for translator in translators:
-        model = model_of(translator)
-        source = model.source_embedding.weight[source_tokens]
-        target = model.target_embedding.weight[target_tokens]
-        embeddings = torch.cat([source, target]).detach()
-        vectors.append(embeddings.double().numpy())
-    # Eigenvectors of the covariance, which torch's SVD has in another order and with other signs.
-    x = np.concatenate(vectors)  # (N·P, D)
-    x = x - x.mean(0)
-    variances, axes = np.linalg.eigh(x.T @ x)
-    expected = x @ axes[:, [-1, -2]]
-    positions = found.positions.flatten(0, 1).numpy()
-    absolute = np.abs(positions)
-    assert absolute == pytest.approx(np.abs(expected), abs=1e-4)
-    share = variances[-2:].sum() / variances.sum()
-    assert found.explained == pytest.approx(share, rel=1e-4)
 
 
 def test_heads_are_those_of_each_snapshot(run: RunDirectory, found: Growth, translators: list[Translator]) -> None:
@@ -193,9 +168,3 @@ def test_what_cannot_be_followed_is_refused(five_run: FiveRun, options: str) -> 
     given = options.replace("RUN", str(five_run.run)).split()
     done = run_nmt("explain", "a", *given)
     one_clear_error(done, 2, REFUSED[options])
-
-
-def test_components_of_equal_vectors_are_numbers() -> None:
-    positions, explained = principal_components(torch.ones(2, 3, 4))
-    assert positions.abs().max() == 0
-    assert explained == 0

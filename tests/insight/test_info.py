@@ -24,22 +24,21 @@ def facts(five_run: FiveRun) -> dict[str, Any]:
 
 def test_the_parameters_of_a_run_are_those_of_its_model(five_run: FiveRun, facts: dict[str, Any]) -> None:
     model = model_of(load(five_run.run, engine="torch"))
-    # Each belongs to one block.
-    blocks = dict(facts["parameters"])
-    total = blocks.pop("total")
-    assert total == model.n_parameters == sum(blocks.values())
-    assert set(blocks) == {"embeddings", "encoder", "decoder"}
+    # Each belongs to one module.
+    modules = dict(facts["parameters"])
+    total = modules.pop("total")
+    assert total == model.n_parameters == sum(modules.values())
+    assert {"source_embedding", "encoder", "decoder"} <= set(modules)
 
 
 def test_a_run_tells_its_data_and_training(five_run: FiveRun, facts: dict[str, Any]) -> None:
     assert facts["languages"] == {"source": "zh", "target": "en"}
-    assert facts["data"]["pairs"] == {"train": 5, "dev": 5}
-    manifest = RunDirectory(five_run.run).read_manifest()
-    assert facts["data"]["sha256"] == manifest["data"]
+    assert facts["manifest"] == RunDirectory(five_run.run).read_manifest()
+    assert facts["config"]["data"]["train"]["source"] == ["train.zh"]
     assert facts["file"]["sha256"] == hash_file(five_run.model_file)
-    assert facts["training"]["steps"] == 200
-    assert facts["training"]["checkpoints"] == [100, 200]
-    assert "tok:13a" in facts["training"]["best"]["bleu_signature"]
+    assert facts["training"]["step"] == 200
+    assert facts["checkpoints"] == [100, 200]
+    assert "tok:13a" in facts["training"]["best_figures"]["bleu_signature"]
 
 
 def test_the_text_is_yaml_of_the_json(facts: dict[str, Any]) -> None:
@@ -57,19 +56,19 @@ def test_a_model_file_and_an_export_say_the_same_of_the_model(
     assert facts["kind"] == "run"
     assert file["kind"] == "model file"
     assert export["kind"] == "CTranslate2 export"
-    for key in ("architecture", "parameters", "tokenizer", "languages"):
+    for key in ("languages", "parameters", "pieces"):
         assert facts[key] == file[key] == export[key]
+    for section in ("model", "tokenizer", "decode"):
+        assert facts["config"][section] == file["config"][section] == export["config"][section]
 
 
 def test_a_run_without_a_model_tells_what_its_files_have(five_run: FiveRun, tmp_path: Path) -> None:
     run = five_run.copy_run(tmp_path / "run")
     (run / "model.safetensors").unlink()
-    # Its lines may be damaged.
     (run / "manifest.json").unlink()
-    (run / "metrics.jsonl").write_text('{"step": 3, "n_tokens": "x", "elapsed_s": 2.5}\n{"step": 4, "epoch": null}\n')
     facts = information(run)
-    assert facts["training"]["steps"] == 4
-    assert facts["training"]["seconds"] == 2.5
+    assert facts["checkpoints"] == [100, 200]
+    assert facts["pieces"]
     assert "file" not in facts
 
 

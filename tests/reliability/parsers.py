@@ -107,7 +107,7 @@ def check_letters(suffix: str, content: bytes, new: bytes) -> None:
 @mock.patch("nmt.translate.tags.align_for_markup", in_order)
 def echo(suffix: str, content: bytes) -> bytes:
     """Translate a document to its own words."""
-    column = "2" if suffix == ".csv" else ""
+    column = "b" if suffix == ".csv" else ""
     document = DocumentTranslation(cast(Translator, Echo()), "x", suffix, content, 10**7, column=column)
     for _ in document.translations():
         pass
@@ -208,7 +208,7 @@ def marian(path: Path) -> None:
         (folder / name).write_bytes(content)
     settings = read_settings(folder)
     of_tokenizer = read_json(folder / "tokenizer_config.json")
-    source, target = read_sides(folder, settings, of_tokenizer, None)
+    source, target = read_sides(folder, settings, of_tokenizer)
     for side, n in ((source, settings.vocab_size), (target, settings.n_target)):
         n_pieces = len(side.pieces)
         assert n_pieces == len(set(side.pieces)) == len(side.rows), "a piece twice"
@@ -236,7 +236,7 @@ PARSERS: dict[str, Callable[[bytes], object]] = {
     "config": partial(on_file, config),
     "glossary": partial(on_file, glossary),
     "header": partial(on_file, header),
-    "entry": lambda content: checked_header(content.decode(errors="replace")),
+    "entry": lambda content: checked_header({"nmt": content.decode(errors="replace")}),
     "lines": lines,
     "archive": lambda content: unpacked(content, "x.zip", ["word/document.xml"]),
     "marian": partial(on_file, marian),

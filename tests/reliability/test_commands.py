@@ -1,7 +1,6 @@
 """Random command lines of every command, over files that nobody expects: one clear error, and only -o is written."""
 
 import ctypes
-import itertools
 import os
 import random
 import resource
@@ -18,7 +17,7 @@ import pytest
 import typer
 from conftest import FORKS, FiveRun, soak, write_five
 
-from nmt.cli.app import PANELS, app, name_of
+from nmt.cli.app import COMMANDS, app, name_of
 
 from .hostile import HOSTILE
 from .load_all import limit_data
@@ -29,7 +28,6 @@ N_LINES = soak(8, int(os.environ.get("NMT_SOAK_LINES", 2_000)))
 ODD = os.fsdecode(b"odd\n\x1b[31m\xff\xe2\x80\xae")  # a line end, a color, a bad byte, right to left
 WORDS: dict[str, Any] = HOSTILE["commands"]
 DEFAULTS: dict[str, list[str]] = WORDS["defaults"]
-COMMANDS = [*itertools.chain(*PANELS.values())]
 OUTPUTS = ("output", "html", "fix")
 STOP_S, HANG_S = 30, 240  # after which a server is stopped, and a command that still runs hangs
 

@@ -1,4 +1,4 @@
-"""A day in a minute: a run is trained, served, swept over, evaluated and translated with at once; some are killed."""
+"""A day in a minute: a run is trained, served, evaluated and translated with at once; some are killed."""
 
 import os
 import random
@@ -17,7 +17,6 @@ from .served import BODY, Usage, request, serving, settled, statuses
 
 COMMANDS = [  # that use the same files; each may be repeated until it has succeeded
     "train {home}/small.yaml run={home}/run train.max_steps={n_steps} --replicas 1",
-    "sweep {home}/small.yaml train.lr=1e-3,3e-3 train.max_steps=4 --steps 2 -o {home}/sweep",
     "translate -m {home}/run -i {home}/train.zh -o {home}/hyp --engine torch",
     "eval -m {home}/run --src {home}/train.zh --ref {home}/train.en --bootstrap 0",
     "export -m {home}/run --to ctranslate2 -o {home}/export",

@@ -25,7 +25,6 @@ def test_metrics_count_requests_and_batches(client: Client) -> None:
     assert float(values['nmt_request_seconds_count{path="/v1/translate",status="200"}']) >= 1
     assert float(values['nmt_request_seconds_count{path="other",status="404"}']) >= 1
     assert float(values["nmt_batch_lines_sum"]) >= len(SOURCE)
-    assert float(values["nmt_pieces_total"]) > 20
     assert values["nmt_requests_waiting"] == "0.0"
 
 
@@ -63,7 +62,6 @@ REFUSED: list[tuple[str, Any, int, str]] = [  # path, body, status, a part of th
     ("/v1/translate", {"q": ["a", "b"], "prefix": "I"}, 400, "prefix: is for a single line"),
     ("/v1/explain", {"q": " "}, 400, "the sentence is blank"),
     ("/v1/explain", {"q": "我 " * 400}, 400, "the sentence is too long"),
-    ("/v1/explain", {"q": "a", "prefix": "a" * 5001}, 400, "prefix: String should have at most 5000 characters"),
     ("/v1/translate", [], 400, "the body must be a JSON object"),
 ]
 

@@ -11,7 +11,6 @@ import signal
 import subprocess
 import tempfile
 import threading
-import time
 import weakref
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -30,7 +29,6 @@ from nmt.decode.engines.ctranslate2_engine import CTranslate2Engine
 from nmt.errors import InputError
 from nmt.files import atomic_write, hash_file
 from nmt.interchange.ctranslate2 import to_ctranslate2
-from nmt.serve import models
 from nmt.serve.api import Api
 from nmt.serve.app import create_app
 from nmt.serve.guard import Limits
@@ -67,7 +65,7 @@ class Live:
         asyncio.run_coroutine_threadsafe(reload(), self.loop).result(PATIENCE_S)
 
     def translator(self) -> Translator:
-        return self.api.served.loaded[0].translators[0]
+        return self.api.served.models[0].translator
 
     def step(self) -> Any:
         (model,) = self.client.get("/health").json["models"]
@@ -231,42 +229,6 @@ def test_copies_of_killed_servers_are_removed(run: Path, tmp_path: Path, monkeyp
     assert copy != killed
     assert [file.name for file in copy.iterdir()] == ["model.safetensors"]
     assert loaded.translators
-
-
-class Watched(NamedTuple):
-    live: Live
-    file: Path
-    new: bytes  # another model, whose step is 777
-
-
-@pytest.fixture
-def watched(live: Live, file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Watched]:
-    """A server that looks at its model's file fifty times a second."""
-    monkeypatch.setattr(models, "LOOK_S", 0.02)
-    watching = asyncio.run_coroutine_threadsafe(live.reloader.watch(), live.loop)
-    yield Watched(live, file, with_step(file.read_bytes(), 777, tmp_path / "new"))
-    watching.cancel()
-
-
-def test_a_watched_file_is_loaded_when_it_is_whole(watched: Watched, caplog: pytest.LogCaptureFixture) -> None:
-    live, file, new = watched
-    file.write_bytes(new[: len(new) // 2])  # a copy has begun
-    time.sleep(0.3)
-    assert live.step() != 777
-    assert not caplog.records
-    file.write_bytes(new)
-    wait_until(lambda: live.step() == 777)
-
-
-def test_a_watched_file_that_stays_damaged_is_logged_once(
-    watched: Watched, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(models, "WHOLE_WITHIN_S", 0.1)
-    watched.file.write_bytes(b"damaged")
-    wait_until(lambda: caplog.records)
-    time.sleep(0.3)
-    assert len(caplog.records) == 1, "once, not at every look"
-    watched.live.check()
 
 
 # --- keys -------------------------------------------------------------------------------------------------

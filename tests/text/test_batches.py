@@ -46,7 +46,6 @@ def test_collate_adds_special_ids_and_padding() -> None:
 
 def test_a_batch_knows_its_size() -> None:
     batch = collate([[5], [6, 7]], [[8, 9, 4], []], lines=[1, 2])
-    assert batch.n_source_tokens == 5
     assert batch.n_target_tokens == 5
     assert batch.n_positions == 14  # two rows of 3 and of 4
 

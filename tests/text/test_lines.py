@@ -71,15 +71,8 @@ def test_bad_utf_8_is_replaced_and_reported(caplog: pytest.LogCaptureFixture) ->
     (record,) = caplog.records
     assert record.levelname == "WARNING"
     assert record.getMessage() == (
-        "it is not UTF-8 in 2 of 3 lines (line 2 at byte 1, line 3 at byte 2); bad bytes are replaced by U+FFFD"
+        "it is not UTF-8 in 2 of 3 lines (line 2 at byte 1, …); bad bytes are replaced by U+FFFD"
     )
-
-
-def test_a_few_of_many_bad_lines_are_named(caplog: pytest.LogCaptureFixture) -> None:
-    decoded(b"\xfcber\n" * 3379 + b"fine\n" * 2)
-    (message,) = caplog.messages
-    named = "line 1 at byte 1, line 2 at byte 1, line 3 at byte 1, …"
-    assert message.startswith(f"it is not UTF-8 in 3,379 of 3,381 lines ({named})")
 
 
 def test_a_corpus_may_have_few_bad_lines() -> None:

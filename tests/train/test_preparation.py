@@ -230,20 +230,20 @@ BLANK = ["", "a"], ["x", " "]
 def test_a_blank_corpus_is_refused(files: Files) -> None:
     error = refused(files.config(train=BLANK, dev=DEV))
     assert str(error) == "train has no pair that can be used"
-    assert error.hint == "check data.train and data.dev"
+    assert error.hint.startswith("check its files")
 
 
 def test_a_blank_dev_set_is_refused(files: Files) -> None:
     error = refused(files.config(train=TRAIN, dev=BLANK))
     assert str(error) == "dev has no pair that can be used"
-    assert error.hint == "check data.train and data.dev"
+    assert error.hint.startswith("check its files")
 
 
 def test_a_corpus_of_which_dev_takes_all_is_refused(files: Files) -> None:
     repeated = ["a", "a"], ["b", "c"]
     error = refused(files.config(train=repeated))
     assert str(error) == "train has no pair that can be used"
-    assert error.hint == "check data.train and data.dev"
+    assert error.hint.startswith("check its files")
 
 
 @pytest.mark.parametrize(("n", "n_dev"), [(50, 1), (5_000, 100)])
@@ -261,14 +261,6 @@ def test_without_dev_some_of_train_is_held_out_and_told(
     assert list(again.train) == list(first.train)
     told = f"no data.dev: {n_dev} pairs of train set aside for it, none of their sentences left in train"
     assert caplog.messages.count(told) == 2
-
-
-def test_a_small_dev_set_is_warned_of_unless_the_user_chose_it(files: Files, caplog: pytest.LogCaptureFixture) -> None:
-    read_corpus(files.config(train=TRAIN, dev=DEV))
-    assert warnings_of(caplog) == []
-    read_corpus(files.config(train=TRAIN))
-    warning = "dev has only 1 pairs, held out of train: scores on fewer than 100 are mostly chance; set data.dev"
-    assert warnings_of(caplog) == [warning]
 
 
 @pytest.mark.parametrize("name", ["train", "test"])
@@ -297,15 +289,6 @@ def test_equal_sides_are_refused(files: Files, name: str) -> None:
     corpora[name] = {"source": "equal.de", "target": "equal.de"}
     error = refused(files.config(**corpora))
     assert str(error) == f"data.{name}: source and target are the same text"
-
-
-@pytest.mark.parametrize("name", ["dev", "test"])
-def test_exchanged_sides_are_refused(files: Files, name: str) -> None:
-    files.write("other", TRAIN)
-    corpora: dict[str, Any] = {"train": TRAIN, "dev": DEV, "test": DEV}
-    corpora[name] = {"source": "other.en", "target": "other.de"}
-    error = refused(files.config(**corpora))
-    assert str(error) == f"data.{name} has its sides exchanged: its source is other.en, that of train train.de"
 
 
 def prepared(config: Config, caplog: pytest.LogCaptureFixture) -> tuple[Any, ...]:

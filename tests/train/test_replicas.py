@@ -77,7 +77,7 @@ def losses(n_replicas: int) -> list[float]:
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn"])
-def test_processes_have_the_weights_of_one_after_steps_and_after_a_rollback(
+def test_processes_have_the_weights_of_one_also_after_weights_were_loaded(
     method: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("nmt.train.replicas.METHOD", method)

@@ -101,9 +101,8 @@ def with_words_replaced(translator: Translator, pairs: list[Pair]) -> list[tuple
 
 def with_names(text: str, words: list[Span]) -> str:
     """Replace each word by a placeholder that has the word's index."""
-    names = {word: f"{{name{i}}}" for i, word in enumerate(words)}
-    spans = sorted(words)
-    return replaced(text, spans, [names[span] for span in spans])
+    names = [(word, f"{{name{i}}}") for i, word in enumerate(words)]
+    return replaced(text, sorted(names))
 
 
 def measure_replaced(name: str, run: str, texts: list[tuple[str, str]]) -> None:

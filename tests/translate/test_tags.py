@@ -176,9 +176,9 @@ def translated(lines: Sequence[str | Pause], options: TranslationOptions | None 
     return [translation.text for translation in translations]
 
 
-def test_one_warning_names_the_cut_lines_of_all_windows(caplog: pytest.LogCaptureFixture) -> None:
+def test_one_warning_names_the_cut_lines_of_a_window(caplog: pytest.LogCaptureFixture) -> None:
     options = TRANSLATOR.with_options(beam=1, max_length_a=0, max_length_b=1)
-    translated(["the <b>dog</b>", "", "a cat. a dog.", "the cat"], options, window=2)
+    translated(["the <b>dog</b>", "", "a cat. a dog.", "the cat"], options)
     (warning,) = caplog.messages
     assert "3 lines (1, 3, 4)" in warning
 
@@ -203,15 +203,9 @@ def test_lines_without_text_are_copied() -> None:
     assert translated(lines) == lines
 
 
-def test_a_pause_ends_a_window_and_is_not_a_line() -> None:
-    calls: list[str] = []
-
-    def after_window() -> None:
-        calls.append("end")
-
-    for translation in MARKUP_TRANSLATOR.translate_lines(["", Pause(), "<hr>"], after_window=after_window):
-        calls.append(translation.source)
-    assert calls == ["", "end", "<hr>", "end"]
+def test_a_pause_is_not_a_line() -> None:
+    translations = MARKUP_TRANSLATOR.translate_lines(["", Pause(), "<hr>"])
+    assert [translation.source for translation in translations] == ["", "<hr>"]
 
 
 @pytest.mark.parametrize("window", [1, 2, 10])

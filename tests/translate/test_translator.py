@@ -17,12 +17,11 @@ from nmt.decode.options import Hypothesis, SearchRequest
 from nmt.errors import ConfigError, InputError, ModelError
 from nmt.text import EOS
 from nmt.text.lines import Pause, is_blank
-from nmt.translate import windows
 from nmt.translate.loading import load
 from nmt.translate.options import TranslationOptions
-from nmt.translate.translator import RunningTranslation, Translator
+from nmt.translate.translator import Translator
 from nmt.translate.units import TextHypothesis, Translation, Unit, joined
-from nmt.translate.windows import TARGET_S, read_window
+from nmt.translate.windows import read_window
 
 TRANSLATOR = small_translator()
 ODD_LINES = ["", "\t", "! ?", "... A. B.", "。。 。", *LINES]
@@ -116,7 +115,7 @@ def test_a_model_that_was_trained_with_terms_reads_them(
     (request,) = start.call_args.args[0]
     assert translation.source == "the dog."
     assert translator.tokenizers.source.decode(request.tokens) == "the dog⟦=⟧ dog⟦/⟧."
-    assert len(request.terms.token_ids if request.terms else []) == n_terms
+    assert request.constraint.terms.total() == n_terms
 
 
 # --- errors -----------------------------------------------------------------------------------------------
@@ -146,50 +145,9 @@ def test_model_whose_output_is_nan_is_refused() -> None:
 # --- windows ----------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def sizes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The lines of each window that is translated. The clock advances by one second per line."""
-    sizes: list[int] = []
-
-    def start(self: Translator, units: list[Unit], *args: Any) -> RunningTranslation:
-        sizes.append(len(units))
-        return original(self, units, *args)
-
-    original = Translator.start
-    monkeypatch.setattr(Translator, "start", start)
-    monkeypatch.setattr(windows, "time", SimpleNamespace(monotonic=lambda: float(sum(sizes))))
-    return sizes
-
-
-def test_windows_are_shorter_on_a_slow_machine(sizes: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(windows, "FIRST_LINES", 30)
-    lines = ["a"] * 45
-    translations = list(TRANSLATOR.translate_lines(lines, batch_size=2))
-    assert len(translations) == 45
-    assert sizes == [30, TARGET_S, TARGET_S, TARGET_S]
-
-
-def test_fixed_windows_have_as_many_lines_however_long_they_take(sizes: list[int]) -> None:
-    lines = ["a"] * 17
-    translations = list(TRANSLATOR.translate_lines(lines, window=8, fixed_windows=True))
-    assert len(translations) == 17
-    assert sizes == [8, 8, 1]
-
-
 def test_a_line_keeps_its_number() -> None:
     units = [Unit(7, "a"), Unit(9, "c")]
     assert read_window(iter(units), 1, 1000) == units
-
-
-def test_the_end_of_each_window_is_told_after_its_last_line() -> None:
-    order: list[str] = []
-
-    def after_window() -> None:
-        order.append("end")
-
-    for translation in TRANSLATOR.translate_lines(["dog", "", "cat"], window=2, after_window=after_window):
-        order.append(translation.source)
-    assert order == ["dog", "", "end", "cat", "end"]
 
 
 def test_pause_ends_a_window_and_is_not_a_line() -> None:
@@ -220,7 +178,7 @@ def test_in_the_background_a_window_is_finished_after_the_next_was_started(windo
 
         def result(self) -> list[Translation]:
             happened.append(f"finish {self.units[0].text}")
-            return [Translation(unit.text, []) for unit in self.units]
+            return [Translation(unit.text, [TextHypothesis([], [], 0.0, [], "")]) for unit in self.units]
 
     translator.start = Running  # type: ignore[method-assign, assignment]
     list(translator.translate_lines("abc", window=window))

@@ -7,22 +7,22 @@ CTranslate2's search differs from `nmt.decode.search` in these ways:
   hypothesis has a better score.
 - With a shortlist (`nmt export --shortlist`), CTranslate2 computes probabilities only of the pieces that are listed for
   any source piece of the batch, so that a translation can depend on the other sentences of its batch.
-- CTranslate2 truncates a hypothesis at `max_decoding_length`, whereas `nmt.decode.search` forces EOS. So for a
-  limit of L tokens including EOS, CTranslate2 gets a limit of L - 1. A batch has only one limit, which is the largest
-  limit of its requests. If a translation exceeds the limit of its own request, the engine repeats the search for this
-  request. A truncated hypothesis counts as cut off only if the model would not have continued it with EOS, which
-  `goes_on` finds out.
+- CTranslate2 truncates a hypothesis at the length limit, whereas `nmt.decode.search` forces EOS there. A batch has only
+  one limit, which is the largest limit of its requests. If a hypothesis exceeds the limit of its own request, or has no
+  EOS, the engine cuts it off at this limit, and replaces the last token by EOS.
 Sampling, steps to watch, and scores of references with UNK need the torch engine of the same model (see
 `Translator.engine_for` and `score`). An export has no torch engine.
 """
 
 import math
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import metadata
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -69,13 +69,10 @@ class CTranslate2Engine:
     tokenizers: Tokenizers
     max_length: int  # maximum length of a sequence that the model accepts, in tokens including EOS
     load_torch: Callable[[], Engine] | None = None  # returns the torch engine of the same model; None in an export
-    has_shortlist: bool = False
     in_background: bool = True
 
     def __post_init__(self) -> None:
         self.name = f"CTranslate2 {metadata.version('ctranslate2')} {self.engine.compute_type}"
-        if self.has_shortlist:
-            self.name += " with a shortlist"
         self.explains = self.load_torch is not None
 
     def torch_engine(self, needed_for: str) -> Engine:
@@ -99,7 +96,7 @@ class CTranslate2Engine:
         prefixes = None
         if any(request.prefix for request in requests):
             prefixes = [self.tokenizers.target.pieces(request.prefix) for request in requests]
-        max_pieces = max(limit - 1, 1)  # CTranslate2 does not count EOS
+        min_length = min(options.min_length, limit - 1)  # EOS is allowed at the limit
         patience = 1 + EXTRA_FINISHED / options.beam if options.beam > 1 else 1
         return self.engine.translate_batch(
             sources,
@@ -110,41 +107,23 @@ class CTranslate2Engine:
             num_hypotheses=options.n_best,
             length_penalty=options.alpha,
             max_input_length=0,
-            max_decoding_length=max_pieces,
-            min_decoding_length=min(options.min_length, max_pieces),
+            max_decoding_length=limit,
+            min_decoding_length=min_length,
             return_end_token=True,  # so that EOS counts in the length of a hypothesis
-            use_vmap=self.has_shortlist,
+            use_vmap=True,  # has no effect on a model without a shortlist
         )
 
-    def hypotheses(self, result: Any) -> NBest:
-        """Return the hypotheses of a request, without scores. If CTranslate2 truncated a hypothesis, append EOS."""
-        hypotheses = []
+    def hypotheses(self, result: Any, limit: int) -> NBest:
+        """Return the hypotheses of a request, without scores. A hypothesis that exceeds the limit is cut off."""
+        # Hypotheses that differ only after the limit become equal. The dict keeps the first of equal hypotheses.
+        hypotheses: dict[tuple[int, ...], Hypothesis] = {}
         for pieces in result.hypotheses:
             tokens = self.tokenizers.target.ids(pieces)
-            is_truncated = tokens[-1:] != [EOS]
-            if is_truncated:
-                tokens.append(EOS)
-            hypotheses.append(Hypothesis(tokens, [], 0.0, is_cut=is_truncated))
-        return hypotheses
-
-    def goes_on(self, source: Sequence[list[int]], target: Sequence[list[int]]) -> list[bool]:
-        """Return, for each target, whether the most probable next token is not EOS."""
-        if not source:
-            return []
-        longest = max(map(len, target))
-        results = self.engine.translate_batch(
-            *self._pieces(source, target),  # the target pieces are prefixes, which CTranslate2 continues
-            max_batch_size=SCORED_PAIRS,
-            beam_size=1,
-            max_input_length=0,
-            max_decoding_length=longest + 1,  # at least one token more than each prefix
-            min_decoding_length=0,
-            return_end_token=True,
-            use_vmap=self.has_shortlist,
-        )
-        (end,) = self.tokenizers.target.pieces([EOS])
-        next_pieces = [result.hypotheses[0][len(target[i])] for i, result in enumerate(results)]
-        return [piece != end for piece in next_pieces]
+            is_cut = len(tokens) > limit or tokens[-1:] != [EOS]
+            if is_cut:
+                tokens[limit - 1 :] = [EOS]
+            hypotheses.setdefault(tuple(tokens), Hypothesis(tokens, [], 0.0, is_cut=is_cut))
+        return list(hypotheses.values())
 
     def _pieces(self, source: Sequence[list[int]], target: Sequence[list[int]]) -> tuple[list[Any], list[Any]]:
         """Convert the token ids of sources and targets to pieces."""
@@ -200,9 +179,10 @@ class CTranslate2Search:
         self.engine = engine
         self.requests = requests
         self.options = options
-        self.limits = [
-            options.limit(len(request.tokens) + 1, len(request.prefix), engine.max_length) for request in requests
-        ]
+        self.limits: list[int] = []
+        for request in requests:
+            length = len(request.tokens) + 1  # with EOS
+            self.limits.append(options.limit(length, len(request.prefix), engine.max_length))
         # Sort the requests by length limit, the largest first. The first limit of a batch is the limit of the batch.
         self.order = sorted(range(len(requests)), key=lambda i: (-self.limits[i], -len(requests[i].tokens)))
         fair_share = math.ceil(len(requests) / engine.engine.num_translators)  # so that a few requests use all threads
@@ -210,38 +190,14 @@ class CTranslate2Search:
         self.futures: list[Any] = []  # one per request, in the order of `self.order`
         for first in range(0, len(requests), size):
             batch = self.order[first : first + size]
-            self.futures += engine.search_batch([requests[i] for i in batch], options, self.limits[batch[0]])
+            batch_requests = [requests[i] for i in batch]
+            self.futures += engine.search_batch(batch_requests, options, self.limits[batch[0]])
 
     def result(self) -> list[NBest]:
         n_bests: list[NBest] = [[] for _ in self.requests]
         for i, future in zip(self.order, self.futures, strict=True):
-            n_bests[i] = self._within_limit(i, self.engine.hypotheses(future.result()))
-        self._check_cut(n_bests)
+            n_bests[i] = self.engine.hypotheses(future.result(), self.limits[i])
         return self._with_scores(n_bests) if self.options.scores else n_bests
-
-    def _within_limit(self, i: int, n_best: NBest) -> NBest:
-        """Return `n_best`. If a hypothesis in `n_best` exceeds the limit of request i, search again with this limit."""
-        limit = self.limits[i]
-        if limit == 1:  # the only possible hypothesis is EOS
-            return [Hypothesis([EOS], [], 0.0, is_cut=True)]
-        if all(len(hypothesis.tokens) <= limit for hypothesis in n_best):
-            return n_best
-        (future,) = self.engine.search_batch([self.requests[i]], self.options, limit)
-        return self.engine.hypotheses(future.result())
-
-    def _check_cut(self, n_bests: Sequence[NBest]) -> None:
-        """For each truncated hypothesis, set `is_cut` to whether the model would have continued after the limit."""
-        sources: list[list[int]] = []
-        truncated: list[Hypothesis] = []
-        for request, n_best in zip(self.requests, n_bests, strict=True):
-            for hypothesis in n_best:
-                if hypothesis.is_cut:
-                    sources.append(request.tokens)
-                    truncated.append(hypothesis)
-        targets = [hypothesis.tokens[:-1] for hypothesis in truncated]  # without EOS, which `hypotheses` has appended
-        goes_on = self.engine.goes_on(sources, targets)
-        for hypothesis, is_cut in zip(truncated, goes_on, strict=True):
-            hypothesis.is_cut = is_cut
 
     def _with_scores(self, n_bests: Sequence[NBest]) -> list[NBest]:
         """Compute the scores of all hypotheses, and sort the hypotheses of each request by score, the best first.
@@ -250,11 +206,9 @@ class CTranslate2Search:
         """
         # 1. Compute the log-probabilities of all hypotheses of all requests in one pass.
         sources: list[list[int]] = []
-        hypotheses: list[Hypothesis] = []
         for request, n_best in zip(self.requests, n_bests, strict=True):
-            for hypothesis in n_best:
-                sources.append(request.tokens)
-                hypotheses.append(hypothesis)
+            sources += [request.tokens] * len(n_best)
+        hypotheses = list(chain.from_iterable(n_bests))
         targets = [hypothesis.tokens[:-1] for hypothesis in hypotheses]
         rows = self.engine.log_probs_of(sources, targets)
         # 2. Compute the scores, and sort by score.
@@ -321,11 +275,8 @@ def convert(file: Path, directory: Path, quantization: str) -> None:
     done = subprocess.run(command, env=env, stdin=subprocess.DEVNULL, capture_output=True, check=False)
     if done.returncode:
         # Show the child's error message. A child that crashed has printed no message.
-        message = f"the conversion ended with exit code {done.returncode}"
-        for line in done.stderr.decode(errors="replace").split("\n"):
-            if line.startswith("nmt: error: "):
-                message = line.removeprefix("nmt: error: ")
-                break
+        printed = re.search("^nmt: error: (.*)$", done.stderr.decode(errors="replace"), re.MULTILINE)
+        message = printed[1] if printed else f"the conversion ended with exit code {done.returncode}"
         raise ModelError(message, hint="use --engine torch")
 
 
@@ -390,6 +341,4 @@ def load_export(
         reason = str(error).partition("\n")[0]
         hint = "export it again, or change --device or --precision"
         raise ModelError(f"CTranslate2 cannot load {path}: {reason}", hint=hint) from error
-    has_shortlist = (path / SHORTLIST).is_file()
-    loaded = CTranslate2Engine(engine, tokenizers, config.model.max_positions, load_torch, has_shortlist)
-    return loaded, tokenizers, config
+    return CTranslate2Engine(engine, tokenizers, config.model.max_positions, load_torch), tokenizers, config

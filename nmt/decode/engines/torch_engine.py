@@ -3,7 +3,6 @@
 This engine is the reference. `ctranslate2_engine` lists what the CTranslate2 engine does differently.
 """
 
-import contextlib
 import logging
 import math
 from collections.abc import Callable, Sequence
@@ -19,7 +18,6 @@ from torch import Tensor
 
 from nmt.config import Config
 from nmt.decode import Precision
-from nmt.decode.constraints import NO_TERMS, Constraint
 from nmt.decode.options import NBest, SearchOptions, SearchRequest, WatchStep
 from nmt.decode.search import IncrementalDecoder, TraceStep, search
 from nmt.distributed import launched
@@ -132,7 +130,8 @@ class TorchSearch:
         order = sorted(range(len(self.requests)), key=lambda i: -len(self.requests[i].tokens))
         n_bests: list[NBest] = [[] for _ in self.requests]
         while order:
-            n_positions = (len(self.requests[order[0]].tokens) + 1) * self.options.beam  # beams x positions per request
+            longest = self.requests[order[0]]
+            n_positions = (len(longest.tokens) + 1) * self.options.beam  # beams x positions per request
             n = max(1, min(self.batch_size, self.engine.max_positions // n_positions))
             batch, order = order[:n], order[n:]
             parts = halve_on_out_of_memory(self.search_batch, batch)
@@ -147,10 +146,10 @@ class TorchSearch:
         """Search for translations of the requests whose indices are given."""
         requests = [self.requests[i] for i in batch]
         src = pad_source([request.tokens for request in requests])
-        constraints = [Constraint(*request.terms) if request.terms else NO_TERMS for request in requests]
         prefixes = [request.prefix for request in requests]
-        trace = tracer(self.watch, batch) if self.watch else None
+        constraints = [request.constraint for request in requests]
         seeds = [seed_of(*request.place) for request in requests]
+        trace = tracer(self.watch, batch) if self.watch else None
         return search(
             self.engine.decoder,
             src.to(self.engine.device),
@@ -195,13 +194,9 @@ class EnsembleDecoder:
         return [decoder.start(src) for decoder in self.decoders]
 
     def step(self, tokens: Tensor, states: list[Any]) -> tuple[Tensor, list[Any]]:
-        all_logits: list[Tensor] = []
-        new_states: list[Any] = []
-        for decoder, state in zip(self.decoders, states, strict=True):
-            logits, new_state = decoder.step(tokens, state)
-            all_logits.append(logits)
-            new_states.append(new_state)
-        return log_mean_probs(all_logits), new_states
+        outputs = [decoder.step(tokens, state) for decoder, state in zip(self.decoders, states, strict=True)]
+        logits, new_states = zip(*outputs, strict=True)
+        return log_mean_probs(logits), list(new_states)
 
     def select(self, states: list[Any], beam_indices: Tensor) -> list[Any]:
         return [decoder.select(state, beam_indices) for decoder, state in zip(self.decoders, states, strict=True)]
@@ -229,8 +224,7 @@ def halve_on_out_of_memory(process: Callable[[list[int]], list[T]], batch: list[
             hint = "lower --beam, or use --device cpu"
             raise NmtError("out of memory with one sentence", hint=hint) from error
     # Empty the cache only outside the except block: inside the block, the traceback of the error keeps tensors alive.
-    if torch.cuda.is_available():
-        torch.cuda.empty_cache()
+    torch.cuda.empty_cache()
     half = (len(batch) + 1) // 2
     log.warning("out of memory with %d sentences: continuing with %d at a time", len(batch), half)
     first = halve_on_out_of_memory(process, batch[:half])
@@ -252,19 +246,17 @@ def in_precision(model: Seq2Seq, precision: Precision) -> Seq2Seq:
 def pick_device(name: str) -> torch.device:
     """Return the device with the given name. Raises ConfigError if this machine has no such device.
 
-    The name `auto` means the first available device of cuda, mps and cpu.
+    The name `cuda` means the GPU of this rank. The name `auto` means the first available device of cuda, mps and cpu.
     """
-    # The kinds of devices in order of preference.
-    available = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
-    names = [kind for kind, is_available in available.items() if is_available]
-    if name == "auto":
-        name = names[0]
-    with contextlib.suppress(RuntimeError):  # torch raises it for an unknown device name
-        device = torch.device(f"cuda:{launched().local_rank}" if name == "cuda" else name)  # one GPU per rank
-        is_missing = device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count()
-        if device.type in names and not is_missing:
-            return device
-    raise ConfigError(f"no device '{name}' on this machine", hint=f"choose auto, {', '.join(names)}")
+    gpus = [f"cuda:{index}" for index in range(torch.cuda.device_count())]
+    names = [*gpus, "mps", "cpu"] if torch.backends.mps.is_available() else [*gpus, "cpu"]
+    if name == "cuda" or (name == "auto" and gpus):
+        chosen = f"cuda:{launched().local_rank}"  # one GPU per rank
+    else:
+        chosen = names[0] if name == "auto" else name
+    if chosen not in names:
+        raise ConfigError(f"no device '{name}' on this machine", hint=f"choose auto, {', '.join(names)}")
+    return torch.device(chosen)
 
 
 def load_models(

@@ -59,43 +59,11 @@ function scoresSection() {
 
 // --- groups of lines ----------------------------------------------------------------------------------------
 
-// Draws one bar for each row. The parts of a row fill its bar from left to right; each has a share of 0 to 1.
-function stackedBars(title, rows) {
-  const width = figureWidth, left = 130, rowHeight = 28, height = rows.length * rowHeight;
-  const bars = rows.map(({ name, parts }, r) => {
-    let x = left;
-    const y = r * rowHeight;
-    return [svg("text", { x: 0, y: y + 13, "dominant-baseline": "central" }, name), parts.map(({ share, color, text }) => {
-      const size = share * (width - left), at = x;
-      x += size;
-      return [svg("rect", { x: at, y: y + 3, width: size, height: 20, fill: color, "fill-opacity": 0.35 }),
-        size > textWidth(text) + 8 ? svg("text", { x: at + size / 2, y: y + 13, "text-anchor": "middle", "dominant-baseline": "central" }, text) : null];
-    })];
-  });
-  return svg("svg", { width, height, role: "img", "aria-label": title }, bars);
-}
-
-function legend(names) {
-  return html("p", { class: "legend" }, names.map(([name, color]) => html("span", {},
-    html("span", { style: `display:inline-block;width:0.8em;height:0.8em;margin-inline-end:5px;opacity:0.5;background:${color}` }), name)));
-}
-
 function groupsSection() {
-  const nodes = Object.entries(data.groups).map(([title, groups]) => [
-    html("h3", {}, `By ${title}`),
-    others.map((i) => [
-      legend([[`${letterOf(i)} better`, colorOf(i)], ["equal", "var(--muted)"], ["A better", colorOf(0)]]),
-      stackedBars(`Lines that ${letterOf(i)} translates better, by ${title}`, groups.map((group) => {
-        const { n_better: better, n_equal: equal, n_worse: worse } = group.wins[i - 1];
-        return { name: `${group.name} (${group.n_lines})`, parts: [[better, colorOf(i)], [equal, "var(--muted)"], [worse, colorOf(0)]]
-          .map(([n, color]) => ({ share: n / group.n_lines, color, text: String(n) })) };
-      }))]),
-    asTable("As a table, with BLEU", () => table(
-      [title, "lines", ...data.systems.map((_, i) => `BLEU ${letterOf(i)}`), ...others.flatMap((i) => [`${letterOf(i)} better`, "equal", "A better"])],
-      groups.map((group) => [group.name, group.n_lines, ...group.bleu.map((value) => value.toFixed(2)),
-        ...group.wins.flatMap((wins) => [wins.n_better, wins.n_equal, wins.n_worse])]))),
-  ]);
-  put("group-list", ...nodes.flat(Infinity));
+  const nodes = Object.entries(data.groups).map(([title, groups]) => table(
+    [title, "lines", ...data.systems.map((_, i) => `BLEU ${letterOf(i)}`)],
+    groups.map((group) => [group.name, group.n_lines, ...group.bleu.map((value) => value.toFixed(2))])));
+  put("group-list", ...nodes);
 }
 
 // --- lines --------------------------------------------------------------------------------------------------

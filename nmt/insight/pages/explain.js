@@ -181,7 +181,7 @@ function referenceSection() {
   if (!found) return drop("reference");
   const at = found.first_difference;
   put("reference-summary", html("b", { dir: "auto" }, found.text), html("br"),
-    `The model gives it log-probability ${found.log_prob.toFixed(2)}; the translation scores ${found.bleu.toFixed(1)} sentence BLEU with it. `,
+    `The model gives it log-probability ${found.log_prob.toFixed(2)}. `,
     at === null ? "Greedy search writes the same pieces." : `Greedy search leaves the reference at piece ${at + 1}, and reads its own words from then on (orange).`);
   put("reference-table", table(["", "reference", "probability", "rank", "most probable here", "written by greedy search"],
     found.tokens.map((token, i) => [i + 1, bdi(token.piece), percent(probability(token)), token.rank, bdi(token.alternatives[0].piece),

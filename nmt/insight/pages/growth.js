@@ -5,7 +5,7 @@ const runs = JSON.parse(byId("data").textContent);
 const nameOf = (run) => run.run.split(/[\\/]/).at(-1);
 const number = (step) => step.toLocaleString("en");
 const stepsOf = (run) => run.snapshots.map((one) => one.step);
-let data, snapshots, words, steps, cross; // the run that is shown, and some of its fields
+let data, snapshots, steps, cross; // the run that is shown, and some of its fields
 let onShow = []; // functions that draw the figures of a snapshot, given its index
 const state = { n: 0, layer: null, head: null, role: null };
 
@@ -19,11 +19,11 @@ const snapshotAt = (run, step) => Math.max(0, stepsOf(run).findLastIndex((one) =
 
 function choose(run, step) {
   data = run;
-  ({ snapshots, words } = run);
+  ({ snapshots } = run);
   steps = stepsOf(run);
   cross = run.cross;
   onShow = [];
-  for (const build of [header, player, togetherSection, curvesSection, piecesSection, attentionSection, wordsSection, headsSection]) build();
+  for (const build of [header, player, togetherSection, curvesSection, piecesSection, attentionSection, headsSection]) build();
   listSections();
   show(snapshotAt(run, step));
 }
@@ -192,42 +192,6 @@ function attentionSection() {
       label: `Cross-attention of layer ${state.layer + 1}, head ${state.head + 1}`,
       describe: (r, c, value) => `${data.reference_pieces[r]} looks at ${data.source_pieces[c]} with weight ${value.toFixed(2)}` }));
   });
-}
-
-// --- embeddings ---------------------------------------------------------------------------------------------
-
-function wordsSection() {
-  byId("words-text").textContent = `The embeddings of the sentence's pieces, in two dimensions: the first two principal components of all snapshots together, which hold ${percent(data.explained)} of the variance. Pieces that the model treats alike come to stand near each other. Gray lines are the ways up to the present snapshot.`;
-  const width = Math.min(780, byId("word-figure").clientWidth), height = Math.max(Math.min(460, 0.8 * width), Math.min(350, width)), margin = 34;
-  const all = data.positions.flat();
-  const [low, high] = [Math.min, Math.max].map((of) => [0, 1].map((axis) => of(...all.map((one) => one[axis]))));
-  const scale = Math.min((width - 2 * margin) / (high[0] - low[0] || 1), (height - 2 * margin) / (high[1] - low[1] || 1)); // both axes have the same scale, so that distances can be compared
-  const place = (point) => [0, 1].map((axis) => [width, height][axis] / 2 + (point[axis] - (low[axis] + high[axis]) / 2) * scale);
-  const trails = words.map(() => svg("polyline", { class: "trail" }));
-  const dots = words.map(([side, piece]) => svg("g", { class: "word" },
-    side === "source" ? svg("circle", { r: 4.5, class: side }) : svg("rect", { x: -4, y: -4, width: 8, height: 8, class: side }),
-    svg("text", { "dominant-baseline": "central" }, piece), svg("title", {}, piece)));
-  put("word-figure", svg("svg", { width, height, role: "img", "aria-label": "Embeddings in two dimensions" },
-    svg("rect", { x: 0.5, y: 0.5, width: width - 1, height: height - 1, rx: 8, class: "frame" }), trails, dots));
-  onShow.push((n) => {
-    const points = data.positions[n].map(place), taken = points.map(([x, y]) => [x - 5, y - 5, x + 5, y + 5]);
-    words.forEach(([, piece], i) => {
-      const [x, y] = points[i], w = textWidth(piece) + 4;
-      dots[i].style.transform = `translate(${x}px, ${y}px)`;
-      trails[i].setAttribute("points", data.positions.slice(0, n + 1).map((one) => place(one[i]).join()).join(" "));
-      // Put the label at the first of four positions where it is inside the figure and covers no point and no other
-      // label. If there is none, hide the label; the tooltip of the point still names the piece.
-      const free = [[8, 0], [-4 - w, 0], [-w / 2, -14], [-w / 2, 14]].find(([dx, dy]) => {
-        const box = [x + dx, y + dy - 7, x + dx + w, y + dy + 7];
-        return box[0] > 0 && box[2] < width && box[1] > 0 && box[3] < height && taken.every((other) =>
-          box[2] < other[0] || other[2] < box[0] || box[3] < other[1] || other[3] < box[1]) && taken.push(box);
-      });
-      dots[i].children[1].style.display = free ? "" : "none";
-      if (free) fill(dots[i].children[1], { x: free[0], y: free[1] }, []);
-    });
-  });
-  put("word-table", asTable("All coordinates as a table", () => table(["step", "side", "piece", "first", "second"], snapshots.flatMap((one, n) =>
-    words.map(([side, piece], i) => [number(one.step), side, bdi(piece), ...data.positions[n][i].map((value) => value.toFixed(3))])))));
 }
 
 // --- heads --------------------------------------------------------------------------------------------------

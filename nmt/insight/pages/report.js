@@ -127,7 +127,8 @@ function curvesSection() {
 // --- warnings and samples -----------------------------------------------------------------------------------
 
 function warningsSection() {
-  const found = runs.flatMap((run) => run.warnings.map(([step, text]) => html("li", {}, `${runs.length > 1 ? `${run.name}, ` : ""}step ${step}: ${text}`)));
+  const found = runs.flatMap((run) => run.validations.flatMap(({ step, warnings = [] }) =>
+    warnings.map((text) => html("li", {}, `${runs.length > 1 ? `${run.name}, ` : ""}step ${step}: ${text}`))));
   if (!found.length) return drop("warnings");
   put("warning-list", ...found);
 }

@@ -341,7 +341,7 @@ def trouble(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.
     if request.param == "no cache":
         (tmp_path / "file").touch()
         monkeypatch.setenv("NMT_CACHE", str(tmp_path / "file" / "cache"))
-        return "cannot write to NMT_CACHE"
+        return "cannot write to the cache"
     monkeypatch.setenv("NMT_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(module, "convert", mock.Mock(side_effect=ModelError("the disk is full")))
     return "the disk is full"
