@@ -7,9 +7,10 @@ Lita et al. 2003, "tRuEcasIng"). Each word of a headline gets its usual case, so
 capitals. If the model knows only lower case, all words get lower case. Text in a script without case stays unchanged.
 """
 
-import re
 from collections.abc import Callable
 from string import capwords
+
+import regex
 
 from nmt.text.characters import NO_PIECE
 from nmt.text.tokenizer import Tokenizer
@@ -20,8 +21,8 @@ CAPITALS = 0.9  # minimum share of capitals among the letters of a headline in C
 # is lower case. If all words of the text begin with a capital, one word fewer suffices.
 EVIDENCE = 3
 SHORT_IN_TITLE = 3  # maximum length, in letters, of a word that may be in lower case in a title
-HEADLINE_WORD = re.compile(CASED_WORD)
-BEFORE_SENTENCE = re.compile(SENTENCE_START)
+HEADLINE_WORD = regex.compile(CASED_WORD)
+BEFORE_SENTENCE = regex.compile(SENTENCE_START)
 
 Style = Callable[[str], str]  # a function that returns a translation in the case of its source
 
@@ -78,7 +79,7 @@ def recased(text: str, tokenizer: Tokenizer, *, title: bool = False) -> str:
     unchanged.
     """
 
-    def usual(match: re.Match[str]) -> str:
+    def usual(match: regex.Match[str]) -> str:
         word = match[0]
         is_acronym = title and len(word) > 1 and word.isupper()
         lower = word.replace("İ", "i").lower()

@@ -22,9 +22,11 @@ UNSPACED_SCRIPTS = (
     r"\p{Block=CJK_Symbols_And_Punctuation}\p{Block=Halfwidth_And_Fullwidth_Forms}"
 )
 
+
 # Single characters.
 LETTER = r"[^\W\d_]"  # a letter or a combining mark
 UNSPACED_CHARACTER = f"[{UNSPACED_SCRIPTS}]"
+RIGHT_TO_LEFT_LETTER = r"(?=\w)[\p{Bidi_Class=R}\p{Bidi_Class=AL}]"  # of Hebrew, Arabic ...
 SPACED_LETTER = rf"[^\W\d_{UNSPACED_SCRIPTS}]"
 WORD_CHARACTER = rf"[^\W{UNSPACED_SCRIPTS}]"  # a letter, mark, digit or underscore of a script with spaces
 
@@ -32,8 +34,9 @@ WORD_CHARACTER = rf"[^\W{UNSPACED_SCRIPTS}]"  # a letter, mark, digit or undersc
 # or a grapheme cluster of UAX #29 with the dependent vowels before and after it, as in Thai, Lao and Burmese.
 _VOWEL_BEFORE = r"\p{InPC=Visual_Order_Left}"
 _VOWELS_AFTER = rf"(?:(?!{_VOWEL_BEFORE})[\p{{M}}\p{{InSC=Vowel_Dependent}}])*+"
-_TIBETAN_SYLLABLE = r"(?:(?=\p{Tibetan})[\p{L}\p{M}])++[\u0f0b\u0f0c]?"
-SYLLABLE = rf"{_TIBETAN_SYLLABLE}|(?={UNSPACED_CHARACTER}){_VOWEL_BEFORE}*+\X{_VOWELS_AFTER}"
+_TIBETAN = r"(?:(?=\p{Tibetan})[\p{L}\p{M}])++"
+_CLUSTER = rf"(?=(?!\s){UNSPACED_CHARACTER}){_VOWEL_BEFORE}*+\X{_VOWELS_AFTER}"
+SYLLABLE = rf"{_TIBETAN}[\u0f0b\u0f0c]?|{_CLUSTER}"
 PLAIN_WORD = rf"{SYLLABLE}|{WORD_CHARACTER}+"
 WORD_OR_MARK = rf"{PLAIN_WORD}|[^\w\s]"
 WORD_OR_CHARACTER = rf"{PLAIN_WORD}|(?s:.)"
@@ -44,7 +47,8 @@ CASED_WORD = r"(?<![\w'’])[^\W\d_](?:[\w'’-]*[^\W_])?"  # a word that begins
 # A word with its apostrophes, or a punctuation mark. Tags can be put between two such matches.
 MARKED_WORD = rf"{SYLLABLE}|{WORD_CHARACTER}+(?:['’]{WORD_CHARACTER}+)*|[^\w\s]"
 WORD_EDGE = rf"(?<!{WORD_CHARACTER})(?!\p{{M}})|(?!{WORD_CHARACTER})(?!\p{{M}})"  # a position outside of words
-COMPARED_WORD = rf"{SYLLABLE}|[^\W_{UNSPACED_SCRIPTS}]+"  # a word for word alignment
+# A word for the comparison of texts without a model. Korean words have many endings, so their syllables are compared.
+COMPARED_WORD = rf"{_TIBETAN}|(?=\w){_CLUSTER}|\p{{Hangul}}|[^\W_{UNSPACED_SCRIPTS}\p{{Hangul}}]+"
 
 # Sentences, by the classes of UAX #29: ATerm (full stops), STerm (all other marks at sentence ends) and Close (quotes
 # and brackets). Possessive quantifiers match each row of characters once, so that the time is linear.

@@ -11,6 +11,7 @@ from nmt.text.words import WordText
 EXAMPLES = """
 LETTER               ⟨a⟩⟨ß⟩1_⟨我⟩.
 UNSPACED_CHARACTER   a⟨我⟩⟨。⟩⟨ก⟩⟨あ⟩한1⟨་⟩
+RIGHT_TO_LEFT_LETTER a⟨ש⟩⟨ل⟩1-
 SPACED_LETTER        ⟨a⟩我1_⟨한⟩
 WORD_CHARACTER       ⟨a⟩我⟨1⟩⟨_⟩.⟨e⟩⟨\u0301⟩ ⟨क⟩⟨ि⟩
 PLAIN_WORD           ⟨Hund⟩-⟨Hund⟩, ⟨x_1⟩: ⟨我⟩⟨买⟩⟨USB⟩
@@ -28,7 +29,7 @@ BARE_WORD            ⟨'t⟩
 LONG_WORD            ⟨Köln⟩ 3 ⟨rote⟩ am x_1 ab1 ⟨Tom⟩'s
 CASED_WORD           ⟨DON'T⟩ (2ND) ⟨T-SHIRT⟩, „⟨Der⟩“ ⟨我们⟩ 1a _x
 MARKED_WORD          ⟨l'eau⟩⟨,⟩ ⟨e\u0301t⟩ ⟨我⟩⟨。⟩ ⟨हिन्दी⟩ ⟨น้ำ⟩
-COMPARED_WORD        ⟨Hund⟩-⟨x1⟩_⟨我⟩⟨ก⟩ ⟨हिन्दी⟩
+COMPARED_WORD        ⟨Hund⟩-⟨x1⟩_⟨我⟩⟨ก⟩ ⟨हिन्दी⟩ ⟨한⟩⟨국⟩
 SENTENCE_START       ⟨⟩
 SENTENCE_START       Ein Hund⟨. „⟩
 SENTENCE_START       er sagt: „
