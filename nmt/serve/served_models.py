@@ -62,7 +62,6 @@ class ServedModel:
             explains=translator.engine.explains,
             beam=defaults.beam,
             alpha=defaults.alpha,
-            joiner=translator.joiner,
         )
 
     def health(self) -> schema.ModelHealth:

@@ -14,14 +14,12 @@ from numpy.typing import NDArray
 
 from nmt.text.spans import Span
 
+_CJK = r"\p{Han}\p{Hiragana}\p{Katakana}"  # the content of a character class: letters of Chinese and Japanese
+_CJK_MARKS = r"\p{Block=CJK_Symbols_And_Punctuation}\p{Block=Halfwidth_And_Fullwidth_Forms}"
 # The content of a character class: unspaced scripts, whose text has no spaces between words, with their punctuation.
 # These are the classes SA, AK, AP and AS of Unicode's LineBreak.txt, such as Thai, Khmer and Javanese; then Chinese and
 # Japanese; and scripts that mark each syllable.
-UNSPACED_SCRIPTS = (
-    r"\p{LB=SA}\p{LB=AK}\p{LB=AP}\p{LB=AS}\p{Han}\p{Hiragana}\p{Katakana}\p{Bopomofo}\p{Yi}\p{Tibetan}"
-    r"\p{Block=CJK_Symbols_And_Punctuation}\p{Block=Halfwidth_And_Fullwidth_Forms}"
-)
-
+UNSPACED_SCRIPTS = rf"\p{{LB=SA}}\p{{LB=AK}}\p{{LB=AP}}\p{{LB=AS}}{_CJK}\p{{Bopomofo}}\p{{Yi}}\p{{Tibetan}}{_CJK_MARKS}"
 
 # Single characters.
 LETTER = r"[^\W\d_]"  # a letter or a combining mark
@@ -52,9 +50,9 @@ COMPARED_WORD = rf"{_TIBETAN}|(?=\w){_CLUSTER}|\p{{Hangul}}|[^\W_{UNSPACED_SCRIP
 
 # Sentences, by the classes of UAX #29: ATerm (full stops), STerm (all other marks at sentence ends) and Close (quotes
 # and brackets). Possessive quantifiers match each row of characters once, so that the time is linear.
-_END_MARK = r"[\p{SB=ATerm}\p{SB=STerm}…]"
+# A semicolon is the Greek question mark, and a colon is often typed for the Armenian full stop.
+_END_MARK = r"(?:[\p{SB=ATerm}\p{SB=STerm}…]|(?<=\p{Greek}[»\")]?);|(?<=\p{Armenian}[»\")]?):)"
 _CLOSING = r"(?!\p{Ps}|[«„])\p{SB=Close}"
-_CJK = r"\p{Han}\p{Hiragana}\p{Katakana}"
 # The end of a sentence is a mark, closing quotes and white space. Only opening quotes may be between this space and the
 # next word. In Chinese and Japanese, the mark and closing quotes are enough.
 SENTENCE_END = (
@@ -62,6 +60,8 @@ SENTENCE_END = (
     rf"(?:(?:{_CLOSING})*+(?:[ \xa0\u202f]»)?+(?P<space>\s++)(?=[^\s\w]*+\s?+[^\s\w]*+(?P<next>\w))"
     rf"|(?:(?<=[。！？｡])(?P<quotes>[\p{{Pe}}\p{{Pf}}\"]*+)|(?<=[!?])(?=[{_CJK}]))(?P<no_space>)(?=[\w\p{{Ps}}\p{{Pi}}]))"
 )
+CJK_END = rf"[{_CJK}{_CJK_MARKS}][^\w\s]*\Z"  # the end of a Chinese or Japanese sentence
+CJK_START = rf"[^\w\s]*[{_CJK}{_CJK_MARKS}]"  # the start of a Chinese or Japanese sentence
 CONTINUATION = r"\p{Hiragana}|[,、，]"  # what follows a quoted sentence if the sentence around the quote goes on
 _FINAL_MARK = rf"(?:\s|{_END_MARK}|{_CLOSING})"
 FINAL_MARKS = rf"(?<!{_FINAL_MARK}){_FINAL_MARK}*+\Z"  # marks and spaces after the last word

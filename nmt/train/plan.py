@@ -18,7 +18,7 @@ from nmt.config import Config
 from nmt.config.yaml_file import CoreDumper
 from nmt.corpus.split import Facts
 from nmt.errors import ConfigError
-from nmt.text.sentences import sentence_spans
+from nmt.text.sentences import learn_abbreviations, sentence_spans
 
 PIECES_PER_WORD = 1.35  # mean number of pieces per word on either side; EOS counts
 # batch_tokens / sqrt(target tokens in all epochs). Of the values that were tried for 0.8M to 2M tokens, 0.6 was best.
@@ -243,13 +243,14 @@ def fit_limit(config: Config, corpora: Sequence[PieceCounts], base: Config | Non
     return with_unset(config, {"decode": {"max_length_a": slope, "max_length_b": intercept}})
 
 
-def fit_whole_lines(config: Config, sources: Sequence[str]) -> Config:
-    """Return the config. If `decode.whole_lines` is unset, it is set to true if many lines have several sentences.
+def fit_sentences(config: Config, sources: Sequence[str]) -> Config:
+    """Return the config with the values of `decode.abbreviations` and `decode.whole_lines` that the user did not set.
 
-    A model that was trained on lines of several sentences has learned to translate these sentences together. `sources`
-    is a sample of the source lines of the training text.
+    A model that was trained on lines of several sentences has learned to translate these sentences together, so it
+    translates whole lines. `sources` is a sample of the source lines of the training text.
     """
-    n_several = sum(len(sentence_spans(line)) > 1 for line in sources)
+    config = with_unset(config, {"decode": {"abbreviations": learn_abbreviations(sources)}})
+    n_several = sum(len(sentence_spans(line, config.decode.abbreviations)) > 1 for line in sources)
     return with_unset(config, {"decode": {"whole_lines": n_several > OFTEN * len(sources)}})
 
 

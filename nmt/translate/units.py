@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from nmt.decode.options import Hypothesis, SearchOptions
 from nmt.documents.markup import Element
+from nmt.text.sentences import join_sentences
 from nmt.text.spans import Span
 
 
@@ -87,13 +88,12 @@ class Step:
         return texts
 
 
-def joined(n_bests: Sequence[Sequence[TextHypothesis]], options: SearchOptions, joiner: str) -> list[TextHypothesis]:
+def joined(n_bests: Sequence[Sequence[TextHypothesis]], options: SearchOptions) -> list[TextHypothesis]:
     """Join the n-best lists of the parts of a text to one n-best list of the text.
 
     The best hypotheses of all parts form the first hypothesis of the text, the second best hypotheses form the second
     one, and so on. If a part has fewer hypotheses than another part, its last hypothesis is repeated. The score of a
-    joined hypothesis is the log-probability of the whole text with the length penalty. `joiner` is the text between two
-    parts.
+    joined hypothesis is the log-probability of the whole text with the length penalty.
     """
     if len(n_bests) == 1:
         for hypothesis in n_bests[0]:
@@ -104,11 +104,8 @@ def joined(n_bests: Sequence[Sequence[TextHypothesis]], options: SearchOptions, 
         whole = TextHypothesis([], [], 0.0, [], "")
         for n_best in n_bests:
             part = n_best[min(rank, len(n_best) - 1)]
-            if whole.text and part.text:
-                whole.text += joiner
-            start = len(whole.text)
-            whole.text += part.text
-            whole.sentences.append((start, len(whole.text)))
+            whole.text = join_sentences([whole.text, part.text])
+            whole.sentences.append((len(whole.text) - len(part.text), len(whole.text)))
             whole.tokens += part.tokens
             whole.log_probs += part.log_probs
             whole.pieces += part.pieces

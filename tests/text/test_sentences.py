@@ -3,11 +3,11 @@
 import pytest
 from conftest import rows_of
 
-from nmt.text.sentences import learn_abbreviations, sentence_spans
+from nmt.text.sentences import join_sentences, learn_abbreviations, sentence_spans
 
 
-def sentences(text: str, language: str = "") -> list[str]:
-    return [text[start:end] for start, end in sentence_spans(text, language)]
+def sentences(text: str) -> list[str]:
+    return [text[start:end] for start, end in sentence_spans(text)]
 
 
 # Texts with a bar between sentences. Abbreviations are short, or before a lower-case letter.
@@ -78,9 +78,16 @@ def test_a_long_text_takes_linear_time(pattern: str) -> None:
 
 
 def test_greek_and_armenian_have_sentence_marks_of_their_own() -> None:
-    assert sentences("Πού είναι; Δεν ξέρω.", "el") == ["Πού είναι;", "Δεν ξέρω."]
-    assert sentences("Wo; Hier", "de") == ["Wo; Hier"]
-    assert sentences("Նա գնաց: Հետո քնեց:", "hy") == ["Նա գնաց:", "Հետո քնեց:"]
+    assert sentences("Πού είναι; Δεν ξέρω.") == ["Πού είναι;", "Δεν ξέρω."]
+    assert sentences("Նա գնաց: Հետո քնեց:") == ["Նա գնաց:", "Հետո քնեց:"]
+    assert sentences("Wo: Hier; Da") == ["Wo: Hier; Da"]
+
+
+def test_sentences_are_joined_by_spaces_except_in_chinese_and_japanese() -> None:
+    assert join_sentences(["Ja.", "Nein.", ""]) == "Ja. Nein."
+    assert join_sentences(["他来了。", "“好！”", "她走了。"]) == "他来了。“好！”她走了。"
+    assert join_sentences(["行った。", "Python を使う。"]) == "行った。 Python を使う。"
+    assert join_sentences(["เขาไป", "เขามา"]) == "เขาไป เขามา"
 
 
 def test_a_training_text_shows_its_abbreviations() -> None:
