@@ -62,7 +62,7 @@ def unzipped(content: bytes, max_bytes: int) -> tuple[list[zipfile.ZipInfo], dic
     if content.startswith(OFFICE_97):
         raise ValueError("it has a password, or the format of Office 97")
     with zipfile.ZipFile(BytesIO(content)) as archive:
-        # Check the sizes in the archive's directory before unpacking. No more than these sizes is read.
+        # Check the sizes in the archive's directory before unpacking. No member is read beyond its size.
         infos = archive.infolist()
         if len(infos) > MAX_MEMBERS or sum(info.file_size for info in infos) > max_bytes:
             raise ValueError(f"it has over {max_bytes:,} bytes unpacked, or {MAX_MEMBERS:,} members")

@@ -103,7 +103,7 @@ class Parser:
         self.root = Element("", "", 0, 0)
         self.open = [self.root]  # the root and all open elements; the last one is the innermost
         self.depth = 0  # the deepest nesting of elements so far
-        # The name of the element that is being copied. The list repeats it for each open element of this name inside.
+        # The name of the copied element: once for itself, and once for each open element of the same name inside.
         self.kept: list[str] = []
 
     @property
@@ -214,7 +214,7 @@ class Parser:
         element.closing = raw
 
     def finish(self) -> None:
-        """End the segment. A segment without letters or with too many nested elements is copied."""
+        """End the segment. It is copied if it has no letters or too deeply nested elements."""
         if re.search(LETTER, self.text) and self.depth <= MAX_DEPTH:
             self.add_segment()
         else:

@@ -41,7 +41,7 @@ def markdown_it() -> Any:
 
 
 def with_span(rule: Callable[..., bool]) -> Callable[..., bool]:
-    """Let an inline rule of markdown-it-py set the `map` of its tokens to their spans in the block.
+    """Wrap an inline rule of markdown-it-py, so that it sets `map` of each token to its span in the block.
 
     The span of a `link_close` token covers `](…)`.
     """
@@ -137,7 +137,7 @@ def parts_of_block(tokens: Sequence[Any], content: str, finish: Callable[[str], 
 
 
 def read_token(parser: Parser, token: Any, raw: str, content: str) -> None:
-    """Let a parser read an inline token. `raw` is the source of the token, `content` that of its block."""
+    """Let a parser read an inline token. `raw` is the source of the token, and `content` the source of its block."""
     name = token.type.removesuffix("_open").removesuffix("_close")
     if name == "text":
         read_text(parser, token.content, content)

@@ -54,7 +54,7 @@ def style_of(run: XmlNode) -> RunStyle:
 def main_style(nodes: Sequence[XmlNode]) -> RunStyle | None:
     """Return the style of most characters in the runs among `nodes`.
 
-    If these runs have no text, return the main style of the first hyperlink with text. Without any text, return None.
+    If these runs have no text, return the main style of the first hyperlink or similar node with text, or None.
     """
     n_characters = Counter[RunStyle]()  # of equal styles, the first one is the key
     for node in nodes:
@@ -64,15 +64,16 @@ def main_style(nodes: Sequence[XmlNode]) -> RunStyle | None:
                 n_characters[style_of(node)] += n
     if n_characters:
         return max(n_characters, key=n_characters.__getitem__)
-    # All text is in hyperlinks.
+    # All text is in hyperlinks and similar nodes.
     inner = (main_style(node.children) for node in nodes if node.name in CONTAINERS)
     return next(filter(None, inner), None)
 
 
 def parse_ooxml(text: str, *, of_boxes: bool) -> list[Part]:
-    """Return the parts of a document. The segments are the paragraphs outside of text boxes.
+    """Return the parts of a document. Its segments are paragraphs.
 
-    If `of_boxes` is true, they are the paragraphs in text boxes. A paragraph within another paragraph is in a text box.
+    With `of_boxes`, these are the paragraphs in text boxes, otherwise all others. A paragraph inside of another one is
+    in a text box.
     """
     parts: list[Part] = []
 

@@ -105,7 +105,7 @@ def escape_csv(text: str) -> str:
 def csv_rows(text: str) -> Iterator[list[re.Match[str]]]:
     """Yield the fields of each row that is not empty.
 
-    The delimiter is a comma, a semicolon or a tab, whichever is the most frequent in the first line.
+    The delimiter is the most frequent of comma, semicolon and tab in the first line.
     """
     delimiter = max(",;\t", key=text.partition("\n")[0].count)
     field = re.compile(rf'(?P<value>"[^"]*(?:""[^"]*)*"|(?!")[^{delimiter}\r\n]*)(?P<end>{delimiter}|\r?\n|\Z)')
@@ -128,7 +128,7 @@ def parse_json_strings(text: str) -> list[Part]:
     json.loads(text.removeprefix("\ufeff"))  # raises ValueError if the file is not JSON
     replacements = []
     for match in JSON_STRING.finditer(text):
-        if JSON_KEY_END.match(text, match.end()):  # keys are not translated
+        if JSON_KEY_END.match(text, match.end()):
             continue
         value_parts = parts_of_string(json.loads(match[0], strict=False), escape_json)
         if has_segment(value_parts):
@@ -137,7 +137,7 @@ def parse_json_strings(text: str) -> list[Part]:
 
 
 def escape_json(text: str) -> str:
-    """Escape a text for a JSON string; the result has no quotes around it."""
+    """Escape a text for the inside of a JSON string."""
     return json.dumps(text, ensure_ascii=False)[1:-1]
 
 
@@ -216,7 +216,7 @@ def po_messages(text: str) -> list[PoMessage]:
 
 
 def escape_po(text: str) -> str:
-    """Escape a text for a string of a PO file; the result has no quotes around it."""
+    """Escape a text for the inside of a PO string."""
     return text.translate(PO_ESCAPED)
 
 

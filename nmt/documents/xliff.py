@@ -69,7 +69,7 @@ def parts_of_unit(unit: XmlNode) -> list[Part]:
     if target.content.strip() and not UNFINISHED.search(unit.opening + target.opening):
         return [unit.raw]
 
-    # Replace the content of the target by the parts of the source, which will be translated.
+    # Replace the content of the target by the parts of the source.
     parser = Parser()
     read_inline(parser, source.children)
     parser.finish()

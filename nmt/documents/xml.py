@@ -38,7 +38,7 @@ class XmlNode:
 
 
 def read_xml(text: str) -> XmlNode:
-    """Return a nameless node that contains a whole document. `check_xml` checks the document first."""
+    """Return a nameless node that contains a whole document. Raises ValueError as `check_xml` does."""
     check_xml(text)
     root = XmlNode()
     open_nodes = [root]  # the nodes that are open; the last one is the innermost

@@ -70,7 +70,7 @@ class Batch:
         return parts + [dummy] * (n - len(parts))
 
     def cut(self, max_positions: int) -> list["Batch"]:
-        """Split into as few batches of at most `max_positions` positions as possible, sorted by length.
+        """Sort the pairs by length, and split them into few batches of at most `max_positions` positions.
 
         A pair over this limit gets its own batch. A batch within the limit is returned unchanged.
         """
@@ -92,8 +92,8 @@ class Batch:
             the source and target lengths of the sorted pairs, shape (B, 2).
             the row of each sorted pair in this batch, shape (B,).
         """
-        n_source = (self.src != PAD).sum(1)  # (B,)
-        n_target = (self.tgt_out != PAD).sum(1)  # (B,)
+        n_source = (self.src != PAD).sum(1)
+        n_target = (self.tgt_out != PAD).sum(1)
         lengths = torch.stack([n_source, n_target], 1).numpy()  # (B, 2)
         rows = lengths.max(1).argsort(kind="stable")
         return lengths[rows], rows
@@ -145,10 +145,10 @@ def slices_within(lengths: NDArray[np.int64], max_positions: int) -> list[slice]
 
 
 def cut_batches(lengths: Sequence[tuple[int, int]] | NDArray[np.int64], batch_tokens: int) -> list[list[int]]:
-    """Group pairs into batches in which (longest side + 1) * number of pairs is at most `batch_tokens`.
+    """Group pairs into batches of at most `batch_tokens` tokens. Returns the indices of the pairs in each batch.
 
-    Each row of `lengths` has the source and the target length of a pair. A pair over the limit gets its own batch.
-    Returns the indices of the pairs in each batch.
+    A batch counts as (length of its longest side + 1) * number of pairs. A pair over the limit gets its own batch. Each
+    row of `lengths` has the source and the target length of a pair.
     """
     source, target = np.reshape(lengths, (-1, 2)).T
     # Sort by the longer side, then by source minus target: ascending and descending in turns. So neighbors have similar

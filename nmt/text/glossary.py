@@ -25,8 +25,8 @@ log = logging.getLogger("nmt")
 Terms = Mapping[str, str]  # the translation of each source term
 SYMBOLS = TERM, END = ["⟦=⟧", "⟦/⟧"]  # the symbols before and after a target term; both are pieces of the vocabulary
 ANNOTATED, MAX_TERMS = 0.5, 3  # share of the training pairs that get terms, 0-1; maximum number of terms in a pair
-EXCHANGED = 0.25  # share of the annotated terms whose translation is replaced by another target word, 0-1
-JOINED = 0.5  # probability that linked words that are neighbors on both sides form one term
+EXCHANGED = 0.25  # share of the annotated terms that get another target word as their translation, 0-1
+JOINED = 0.5  # probability that neighboring linked words form one term
 MAX_WORDS = 20  # maximum number of words in a source term
 UNSPACED = re.compile(UNSPACED_CHARACTER)
 TERM_WORD = re.compile(WORD_OR_MARK)
@@ -57,11 +57,11 @@ def find_terms(text: str, glossary: Terms) -> list[tuple[Span, str]]:
     """Return the span and the translation of each source term in a text.
 
     Terms consist of whole words and do not overlap. Of the terms that begin with the same word, the longest is taken.
-    At the beginning of a sentence and after a colon, a lower-case term may begin with a capital.
+    At the beginning of a sentence and after a colon, a lower-case term also matches with a capital.
     """
     words = [match.span() for match in TERM_WORD.finditer(text)]
     terms = []
-    last_end = 0  # the end of the last term
+    last_end = 0
     for i, (start, _) in enumerate(words):
         for _, end in reversed(words[i : i + MAX_WORDS]):
             if start < last_end:  # this word is part of the last term
@@ -83,8 +83,7 @@ def required_tokens(text: str, glossary: Terms, tokenizer: Tokenizer, room: int,
     """
     required = []
     for _, term in find_terms(ANNOTATION.sub("", text), glossary):
-        # SentencePiece puts a space before each text. In a script without spaces, a punctuation mark takes this space
-        # from the term.
+        # SentencePiece puts a space before each text. In a script without spaces, encode a mark first, which gets it.
         before = "。" if UNSPACED.match(term) else ""
         tokens = tokenizer.encode(before + term)[len(tokenizer.encode(before)) :]
         if not tokens or UNK in tokens or len(tokens) > room:

@@ -89,7 +89,7 @@ def reading(name: str, hint: str = "check the path, and that you may read it") -
 
 def raw_lines(stream: BinaryIO | gzip.GzipFile, name: str) -> Iterator[bytes]:
     """Yield the lines of a stream as bytes. Raises DataError if a line is too long."""
-    # Read at most one byte more than a line may have, so that an endless line does not fill the memory.
+    # Limit each read, because an endless line would fill the memory.
     number = 0
     while line := stream.readline(MAX_LINE_BYTES + 1):
         number += 1
@@ -131,7 +131,7 @@ def with_pauses(lines: Iterable[str], after_s: float) -> Iterator[str | Pause]:
             item = arrived.get(timeout=after_s)
         except queue.Empty:
             item = Pause()
-        if item is None:  # the end
+        if item is None:
             return
         if isinstance(item, Exception):
             raise item

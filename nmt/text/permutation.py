@@ -19,8 +19,8 @@ def shuffled(index: Numbers, n: int, seed: int) -> Numbers:
     """Return the entries at `index` of a pseudo-random permutation of the numbers 0 to n - 1.
 
     The permutation is not stored. A Feistel network permutes the numbers below a power of 4 that is at least n.
-    Results of n or more are permuted again (cycle walking, Black & Rogaway 2002). numpy's permutation may change
-    between versions, but a resumed run must keep its order of pairs.
+    Results of n or more are permuted again (cycle walking, Black & Rogaway 2002). numpy's permutation is not used,
+    because it may change between versions, and a resumed run must keep its order.
     """
     n_half_bits = max((n - 1).bit_length() + 1, 2) // 2
     mask = (1 << n_half_bits) - 1

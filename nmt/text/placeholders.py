@@ -47,7 +47,7 @@ MARK = re.compile(rf"(\s?)(⟦[1-6]⟧|{_NUMBER})")
 NO_SPACE = re.compile(r"[\s.,;:!?)…]|\Z")
 FINAL = re.compile(FINAL_MARKS)
 IN_WORD = re.compile(WORD_CHARACTER)
-# The characters that a space separates from an inserted span: on the left of the span, and on its right.
+# An inserted span gets a space on its left after SPACE_AFTER, and on its right before SPACE_BEFORE.
 SPACE_AFTER = re.compile(rf"[^\s(\[{{«„“'\"¿¡{UNSPACED_SCRIPTS}]")
 SPACE_BEFORE = re.compile(rf"{WORD_CHARACTER}|[⟦{{<$%{_EMOJI}]")
 
@@ -161,7 +161,7 @@ def with_each(text: str, spans: Sequence[Span], symbols: Sequence[str]) -> str:
 class Kept:
     """A span of a text that the translation must keep, and the mark that replaces it in the masked text."""
 
-    original: str  # the text of the span
+    original: str
     source_span: Span
     before: str  # the character before the span, or an empty string
     after: str  # the character after the span, or an empty string
@@ -211,12 +211,13 @@ class Masked:
         return [item.mark for item in self.kept]
 
     def settled(self, translation: str) -> tuple[str, list[int]]:
-        """Correct the marks in a translation. Returns the result, and the indices of the spans without a mark in it.
+        """Correct the marks in a translation. Returns the result, and the indices of the spans whose marks are missing.
 
         A symbol that the model has invented or repeated is replaced by a missing symbol. If no symbol is missing, it is
-        removed. Repeated numbers are removed as well.
+        removed. A number that is a mark is removed where it occurs too often.
         """
-        # The translation must have each mark as often as the masked text. Removed spans count as an empty mark.
+        # The translation must have each mark as often as the masked text. The mark of a removed span
+        # is empty, so it is always missing.
         marks = self.marks
         missing = [mark for mark in marks if mark in SYMBOLS and mark not in translation]
         n_lacking = Counter(marks) | Counter(mark for _, mark in MARK.findall(self.text))

@@ -23,7 +23,7 @@ from nmt.text.vocabulary import TAG, split_tag, tag_of, vocabulary_of
 from nmt.text.words import WORD_CHARACTER
 
 SPACE = "\u2581"  # SentencePiece's sign for a space
-# Maximum size of a SentencePiece model. A model with a million pieces, the maximum, has about a fifth of this size.
+# Maximum size of a SentencePiece model. A model with a million pieces has about a fifth of this size.
 MAX_MODEL_BYTES = 100_000_000
 
 
@@ -31,9 +31,8 @@ MAX_MODEL_BYTES = 100_000_000
 class Tokenizer:
     """A tokenizer of source or target texts.
 
-    If a model has several target languages, a source text begins with the tag of its language. The tag becomes the
-    first token. If `target_tag` is set, the tokenizer adds this tag to each text. A tag in a text is then ordinary
-    text.
+    If a model has several target languages, a source text begins with the tag of the target language. The tag becomes
+    the first token. If `target_tag` is set, the tokenizer adds this tag to each text.
 
     Raises ModelError if the model is damaged, or if its special ids differ from ours.
     """
@@ -215,8 +214,8 @@ def check_special_ids(processor: Any) -> None:
 def piece_spans(offsets: Sequence[Span]) -> list[Span]:
     """Return the spans of pieces, given SentencePiece's offsets.
 
-    SentencePiece gives an empty span to most byte pieces and to the space before the text. They get the next span that
-    is not empty.
+    SentencePiece gives an empty span to most byte pieces and to the space before the text. Such a piece gets the next
+    span that is not empty.
     """
     spans: list[Span] = []
     for start, end in reversed(offsets):
@@ -249,5 +248,5 @@ class Tokenizers(NamedTuple):
         return cls(Tokenizer(source, nfkc=nfkc_source, target_tag=target_tag, learned=learned), Tokenizer(target))
 
     def with_learned(self, characters: str) -> "Tokenizers":
-        """Set the source characters that the model has learned from byte pieces. Returns new tokenizers."""
+        """Return the tokenizers of a model that has learned these source characters from byte pieces."""
         return Tokenizers(replace(self.source, learned=characters), self.target)

@@ -30,7 +30,7 @@ OPTIONS: dict[str, Any] = {
 class Trained(NamedTuple):
     """A tokenizer that has just been trained."""
 
-    model: bytes  # the serialized SentencePiece model
+    model: bytes  # serialized SentencePiece model
     vocab_size: int  # number of pieces; less than requested if the text has too few
 
 
