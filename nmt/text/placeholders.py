@@ -216,8 +216,8 @@ class Masked:
         A symbol that the model has invented or repeated is replaced by a missing symbol. If no symbol is missing, it is
         removed. A number that is a mark is removed where it occurs too often.
         """
-        # The translation must have each mark as often as the masked text. The mark of a removed span
-        # is empty, so it is always missing.
+        # The translation must have each mark as often as the masked text. The mark of a removed span is empty, so it is
+        # always missing.
         marks = self.marks
         missing = [mark for mark in marks if mark in SYMBOLS and mark not in translation]
         n_lacking = Counter(marks) | Counter(mark for _, mark in MARK.findall(self.text))
