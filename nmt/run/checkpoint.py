@@ -35,7 +35,7 @@ from nmt.run.directory import RunDirectory
 from nmt.run.header import FORMAT_VERSION, HINT, check_header_size, checked_header, errors_as_model_error, hash_of
 from nmt.text.tokenizer import Tokenizers
 
-# Matches the names of weights in Transformer layers, which begin with encoder.0. for example.
+# The start of the name of a weight in a Transformer layer, such as `encoder.0.`.
 LAYER = re.compile(r"(?P<side>encoder|decoder)\.(?P<number>\d+)\.")
 PARTS = ("model", "average", "optimizer")  # prefixes of tensor names; "tokenizer" is read separately
 
@@ -64,7 +64,7 @@ class Newest(NamedTuple):
 
     step: int
     checkpoint: Checkpoint
-    damaged: dict[int, ModelError]  # the errors of newer checkpoints, by step
+    damaged: dict[int, ModelError]  # errors of the newer checkpoints; keys are steps
 
 
 def new_model(config: Config, tokenizers: Tokenizers) -> Seq2Seq:
@@ -117,7 +117,7 @@ def load_weights(model: torch.nn.Module, weights: Mapping[str, Tensor]) -> None:
 
 
 def first_layers(weights: Mapping[str, Tensor], settings: ModelSettings) -> dict[str, Tensor]:
-    """Return the weights that fit a model with `settings`, which may have fewer layers.
+    """Return the weights for a model with `settings`. Layers beyond the depth of this model are left out.
 
     In distillation, a student can start from the first layers of its teacher (Shleifer and Rush 2020).
     """
@@ -158,7 +158,7 @@ def _as_bytes(tensor: Tensor) -> bytes:
 
 
 def without_paths(config: Config) -> dict[str, Any]:
-    """Return the config with file names instead of paths. A shared model reveals no directories."""
+    """Return the config with file names instead of paths. Paths would reveal directories of the user."""
     tree = config.model_dump(mode="json")
     data = tree["data"]
     data["root"] = ""
@@ -225,7 +225,7 @@ def read_newest(run: RunDirectory, *, prefixes: tuple[str, ...] = PARTS) -> Newe
 
 
 def lasting_path(file: BinaryIO) -> Path:
-    """Return a path of an open file that stays valid if the file is replaced (on Windows, the usual path).
+    """Return a path that leads to this open file even if the file is replaced. On Windows, return the usual path.
 
     safetensors opens a path twice. In between, a training that finds a better model may replace the file.
     """

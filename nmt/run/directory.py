@@ -91,7 +91,7 @@ class RunDirectory:
             yield
 
     def move_aside(self) -> Path | None:
-        """Rename an existing run NAME to NAME.1 or, if this name is taken, NAME.2, and so on.
+        """Rename an existing run NAME to the first free name of NAME.1, NAME.2, …
 
         If `path` is a link, its target is renamed and the link stays. So the new run is on the same disk.
 
@@ -170,7 +170,7 @@ class RunDirectory:
             atomic_write(file, side.model)
 
     def read_tokenizers(self, config: Config) -> Tokenizers | None:
-        """Return the tokenizers of the run, or None if the tokenizers are missing or do not suit the config.
+        """Return the tokenizers of the run, or None if they are missing or do not suit the config.
 
         Raises ModelError if a file is damaged.
         """

@@ -58,7 +58,7 @@ class TrainingState:
 
 @dataclass(eq=False)
 class Checkpointer:
-    """An object that saves and restores a `TrainingState`. All ranks restore, but only rank 0 writes files."""
+    """An object that saves and restores a `TrainingState`. Only rank 0 writes files."""
 
     config: Config  # all settings, including those that training has chosen
     tokenizers: Tokenizers
@@ -72,7 +72,7 @@ class Checkpointer:
         if rank() > 0:
             return
         if kind == "validation" and self.run.newest_step() is None:
-            return  # for `holds_training`, a validation in metrics.jsonl proves a checkpoint
+            return  # without a checkpoint, a validation in metrics.jsonl would mislead `holds_training`
         try:
             self.run.append_metrics({"kind": kind, "time": round(time.time(), 3), **figures})
             self.metrics_fail = False
@@ -108,9 +108,10 @@ class Checkpointer:
     def write(self) -> None:
         """Write a new best model to the model file, then write a checkpoint and delete old checkpoints.
 
-        In this order, a checkpoint never refers to a best model that is missing. Only the first save writes the
-        checkpoint first. So a model file without checkpoints means that checkpoints were deleted. Raises OutputError if
-        writing fails.
+        In this order, a checkpoint never refers to a best model that is missing. The first save of a run writes the
+        checkpoint first. So a model file without checkpoints means that they were deleted.
+
+        Raises OutputError if writing fails.
         """
         if rank() > 0:
             return

@@ -17,8 +17,7 @@ from nmt.text.permutation import Mixture
 def training_corpora(config: Config) -> dict[str, Files]:
     """Return the corpora of data.train, then the corpora of data.mix. Keys are names such as mix.news."""
     corpora = named("train", config.data.train)
-    # Sort the corpora, because the user may reorder `mix` before a run is resumed. The training data must stay in
-    # order.
+    # Sort by name. The order of the training data must not depend on the order of `mix` in the config.
     for name, files in sorted(config.data.mix.items()):
         corpora[f"mix.{name}"] = files
     return corpora

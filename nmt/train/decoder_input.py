@@ -19,7 +19,8 @@ def decoder_input(model: Seq2Seq, batch: Batch, prediction_rate: float, seed: in
     """Return the `tgt_in` of a batch, with some tokens replaced by predictions of the model.
 
     Each token is replaced with probability `prediction_rate`. A prediction is the most probable token that is not
-    special, without dropout. The choice is seeded per sentence. So it does not depend on ranks and micro-batches.
+    special. The model predicts without dropout. The choice is seeded per sentence, so it does not depend on ranks and
+    micro-batches.
     """
     if prediction_rate == 0 or not batch.lines:  # a dummy batch has no lines
         return batch.tgt_in

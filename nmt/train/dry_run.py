@@ -56,7 +56,7 @@ def measure(session: Session, n_replicas: int | None = None) -> Measurement:
         step_s = min(step_s, time.perf_counter() - start)
     replicas.close()
 
-    # 3. Estimate the cost of an epoch. The time of a batch is taken as proportional to its positions.
+    # 3. Estimate the cost of an epoch. Assume that the time of a batch is proportional to its positions.
     # Replicas share the weights, so each other replica needs only the memory that the steps added.
     n_steps = math.ceil(data.n_batches / settings.accumulate)
     mean_positions = mean(batch.n_positions for batch in batches)

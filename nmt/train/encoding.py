@@ -47,7 +47,7 @@ def reserved_symbols(data: Data) -> list[str]:
 def train_tokenizers(config: Config, train: Pairs) -> Tokenizers:
     """Train one tokenizer for both sides, or one per side, on a sample of the training pairs.
 
-    The result is cached for the same text and settings.
+    The tokenizers are cached.
     """
     data = config.data
     symbols = [config.tokenizer.symbols, *reserved_symbols(data)]

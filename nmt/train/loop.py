@@ -1,7 +1,7 @@
 """The training loop: steps, validations and checkpoints, until the budget (steps, epochs or minutes) is spent.
 
-A resumed run gives the same results, bit for bit, as a run that was never stopped. The numbers of ranks and replicas
-must be the same. With a budget in minutes, results differ, because the learning rate depends on the clock.
+A run that is resumed with the same number of ranks and replicas gives the same results as without a stop, bit for bit.
+With a budget in minutes, results differ, because the learning rate depends on the clock.
 """
 
 import contextlib
@@ -145,7 +145,7 @@ class Trainer:
         """Run steps until the budget is spent or a signal is received.
 
         Args:
-            started: the start of training on the clock `time.monotonic`, as if it had never been interrupted.
+            started: the time (`time.monotonic`) at which training began, as if it had never been stopped.
         Returns:
             The number of the signal, or 0.
         Raises:
@@ -249,7 +249,7 @@ class Trainer:
         progress.finished_at = progress.step
 
     def spent(self) -> float:
-        """Return the spent fraction of the budget, 0-1: of steps, epochs or minutes, whichever is largest."""
+        """Return the spent fraction of the budget, 0-1. The largest fraction of steps, epochs or minutes counts."""
         return min(max((limit.share for limit in self.limits() if limit.name != "patience"), default=0.0), 1.0)
 
     def over(self) -> bool:
@@ -261,5 +261,5 @@ class Trainer:
         return limits(self.config.train, self.progress, self.session.data.n_batches)
 
     def finished(self) -> bool:
-        """Return whether training is over and this step was finished by `finish`."""
+        """Return whether training is over and `finish` was called at this step."""
         return self.over() and self.progress.finished_at == self.progress.step

@@ -38,7 +38,7 @@ def smoothed_cross_entropy(logits: Tensor, targets: Tensor, *, smoothing: float)
 class _SmoothedCrossEntropy(torch.autograd.Function):
     """The label-smoothed cross entropy. The forward pass also computes the gradient, which is softmax(logits) - q.
 
-    The logits are the largest tensor of a step. Chunks that fit into the cache of a CPU take half as long as autograd.
+    The logits are large. Computing in chunks that fit into the cache of a CPU takes half as long as autograd.
     """
 
     @staticmethod
@@ -57,8 +57,7 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
             x = logits[rows].to(dtype)  # (R, V) for a chunk of R rows
             target = targets[rows, None]  # (R, 1)
             probs = x.softmax(-1)
-            # With p = softmax(x), log sum(exp(x)) = max(x) - log(max(p)). The logarithm is finite, because max(p) >=
-            # 1/V.
+            # logsumexp(x) = max(x) - log(max(p)), where p = softmax(x). It is finite, because max(p) is at least 1/V.
             log_total = x.amax(-1) - probs.amax(-1).log()  # (R,)
             sum_log_total = log_total.sum()
             # Compute the cross entropy with the targets, and V times the cross entropy with the uniform distribution.

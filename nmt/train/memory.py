@@ -1,4 +1,4 @@
-"""Limits of memory on the model size, the number of replicas and the micro-batch sizes."""
+"""The memory of a training: limits on the model size, the number of replicas and the micro-batch sizes."""
 
 import logging
 import os
@@ -29,8 +29,7 @@ def check_memory(config: Config, tokenizers: Tokenizers, device: torch.device) -
     """Raise ConfigError if weights, average, gradients and moments do not fit into the memory of the device."""
     settings, model = config.train, meta_model(config, tokenizers)
     model.freeze(settings.freeze)
-    # Compute a lower bound with 4 bytes per number. A trained weight also has a gradient and moments: two of AdamW or
-    # one of Muon.
+    # A lower bound: 4 bytes for each weight, gradient and moment. AdamW has two moments per weight, Muon has one.
     n_copies = 2 if settings.average == "ema" else 1
     n_moments = 2 if settings.optimizer == "adamw" else 1
     needed = 4 * (model.n_parameters * n_copies + model.n_trainable * (1 + n_moments))
@@ -94,7 +93,7 @@ def split_on_out_of_memory(
                     f"out of memory with {len(largest.src)} pairs of {largest.n_positions} positions",
                     hint="lower train.batch_tokens, data.max_length or the model's sizes; the checkpoint is kept",
                 ) from error
-        # Leave the except block first: there, the exception keeps the tensors of the step in memory.
+        # Inside the except block, the exception would keep the tensors of the step in memory.
         max_positions = max(half.n_positions for half in largest.split(2))
         if torch.cuda.is_available():
             torch.cuda.empty_cache()

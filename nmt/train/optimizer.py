@@ -14,7 +14,8 @@ from torch import Tensor, nn
 from nmt.config import TrainSettings
 from nmt.model.base import Seq2Seq, n_stacked
 
-# Coefficients a, b, c of the polynomial in `orthogonalize` (Jordan et al. 2024). Small singular values grow fast.
+# Coefficients a, b, c of the polynomial in `orthogonalize` (Jordan et al. 2024).
+# They let small singular values grow fast.
 COEFFICIENTS = 3.4445, -4.7750, 2.0315
 N_ITERATIONS = 5
 MOMENTUM = 0.95

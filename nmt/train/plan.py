@@ -29,7 +29,7 @@ MIN_SHARE = 0.25
 MEMORIZED = 500  # with fewer pairs, dropout is 0: they are memorized in any case
 N_HEADS = 4
 ADAMW_LR = 2e-3  # maximum learning rate with train.optimizer=adamw
-SLACK = 1.5  # slope of the length limit / mean ratio of target length to source length
+SLACK = 1.5  # the slope of the length limit is this multiple of the mean target length / source length
 MIN_ROOM = 10  # minimum intercept of the length limit, in tokens
 MARGIN = 5  # tokens added to the intercept, because new text may need more
 OUTLIERS = 100_000  # one reference per this many training pairs may be longer than the limit
@@ -92,7 +92,7 @@ class Plan:
 
     @property
     def share(self) -> float:
-        """The share of `usual_epochs` that fits in the time limit. It is 1 without a limit, and can be larger."""
+        """The share of `usual_epochs` that fits in the time limit; 1 without a time limit."""
         if self.minutes is None or math.isnan(self.epoch_s):
             return 1.0
         return self.minutes * 60 / self.epoch_s / self.usual_epochs
@@ -204,14 +204,13 @@ def fit_limit(config: Config, corpora: Sequence[PieceCounts], base: Config | Non
     """Return the config. An unset maximum output length is fitted to the training pairs.
 
     The maximum for S source tokens is ⌈a·S⌉ + b. The slope a is `SLACK` times the mean ratio of target tokens to source
-    tokens, at least 1. With several corpora, the largest ratio is used. The intercept b is large enough for the
-    references, plus `MARGIN`.
+    tokens, at least 1. With several corpora, the largest ratio is used. The intercept b is the smallest that suffices
+    for the references, plus `MARGIN`.
 
     A high limit costs time, because some searches go on until the limit. So one reference per `OUTLIERS` pairs may
     exceed the limit. Most of these pairs are misaligned.
 
-    `base` is the config of the model from which training starts. Slope and intercept are not lowered below those of
-    `base`.
+    `base` is the config of the model from which training starts. Slope and intercept are at least those of `base`.
     """
     # 1. Compute the slope. EOS counts on both sides.
     ratio = 1.0

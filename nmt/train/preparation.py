@@ -1,7 +1,6 @@
 """The text of a training: reading and checking the corpora, dropping pairs, holding out dev pairs.
 
-Training pairs are stored in the user's cache, and memory-mapped. Their key is a hash of the corpus files and of
-settings. Everything is checked before the first file of a run is written.
+Training pairs are stored in the user's cache, under a hash of the corpus files and settings.
 """
 
 import json
@@ -55,7 +54,7 @@ def read_corpus(config: Config) -> TrainingText:
     # 1. Write the text into the cache, or find the text there.
     def write(directory: Path) -> None:
         write_corpus(config, directory)
-        if corpus_hashes(config) != hashes:  # must not be stored under the old hashes
+        if corpus_hashes(config) != hashes:  # the new text must not be stored under the old hashes
             raise DataError("a file of the corpus has changed while it was read", hint="start again")
 
     seed_of_dev = None if data.dev else config.seed
@@ -194,7 +193,6 @@ def check_corpora(training: dict[str, Pairs], dev: list[Pair], held_out: dict[st
                 f"{name} has no pair that can be used",
                 hint="check its files; blank pairs, and pairs that an earlier corpus has, are dropped",
             )
-        # `all` usually stops at the first pair.
         if name in read and all(pair.source == pair.target for pair in pairs):
             hint = f"name the files of the two languages in data.{name}.source and data.{name}.target"
             raise DataError(f"data.{name}: source and target are the same text", hint=hint)

@@ -81,7 +81,7 @@ def parse_progress(saved: dict[str, Any], file: Path) -> Progress:
 
 
 class Limit(NamedTuple):
-    """A limit on the length of training that is set in the config. Training ends when the first limit is reached."""
+    """A limit on training that the config sets. Training ends at the first limit that is reached."""
 
     name: str  # key of the setting in `train`
     share: float  # used fraction of the limit; 1 or more at the end

@@ -32,8 +32,8 @@ METHOD = "fork" if sys.platform == "linux" and not torch.cuda.is_available() els
 class Replicas:
     """The `n` replicas of a model. The first replica is the model itself.
 
-    With `n` > 1, the weights are moved to shared memory and must be changed in place. With several ranks, `n` must be
-    1.
+    With several ranks, `n` must be 1. With `n` > 1, the weights are moved to shared memory and must be changed in
+    place.
     """
 
     def __init__(self, model: nn.Module, n: int = 1) -> None:

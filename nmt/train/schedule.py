@@ -12,8 +12,8 @@ def learning_rate(settings: TrainSettings, d_model: int, step: int, progress: fl
         constant      lr·min(t/w, 1)
         noam          lr·d_model^-0.5·min(t^-0.5, t·w^-1.5)  (Vaswani et al. 2017, equation 3)
 
-    In the last part of the budget, a factor falls linearly from 1 to 0. `train.cooldown` is the size of this part.
-    `progress` is the spent fraction of the budget, 0-1, or 0 if there is no budget.
+    In the last part of the budget (a fraction of `train.cooldown`), the rate also falls linearly to 0. `progress` is
+    the spent fraction of the budget, 0-1, or 0 if there is no budget.
     """
     # 1. Apply the schedule.
     warmup = settings.warmup

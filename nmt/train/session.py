@@ -35,8 +35,8 @@ from nmt.train.report import clock
 log = logging.getLogger("nmt")
 
 SAMPLED_LINES = 10_000  # number of training lines that are read for `decode.whole_lines`
-# Settings that may change when a run is resumed. Corpora may move, but their contents must stay. The languages of
-# data.train must stay, because the order of the training pairs depends on them.
+# Settings that may change when a run is resumed. Corpora may move, but `check_same_run` compares their contents. The
+# languages of data.train must not change, because the order of the training pairs depends on them.
 MAY_CHANGE = re.compile(
     r"run|decode\..*|train\.(?!freeze|metric|optimizer).*"
     r"|data\.(root|allow_bad_utf8|(dev|test).*|(train|mix)\..*(source|target|root))"
@@ -125,7 +125,7 @@ def find_start(config: Config, run: RunDirectory, *, fresh: bool) -> Start | Non
 def inherit(config: Config, start: Start) -> Config:
     """Return the config. The model that training starts from provides unset settings."""
     parts: dict[str, Any] = {"model": True, "tokenizer": True, "data": INHERITED_DATA}
-    if start.resumes:  # otherwise, they are fitted to the new corpus
+    if start.resumes:  # otherwise, these settings are fitted to the new corpus
         parts["decode"] = {"max_length_a", "max_length_b", "whole_lines"}
     inherited = with_unset(
         config, start.config.model_dump(include=parts), what=f"the settings of {start.name} and those changed"
@@ -142,7 +142,7 @@ def inherit(config: Config, start: Start) -> Config:
 
 
 def log_chosen(why: str, before: Config, after: Config) -> None:
-    """Log the fitted settings that only `after` has, as command-line arguments."""
+    """Log the fitted settings that are set in `after` only, as command-line arguments."""
     fitted = FITTED - dict(values(before, only_set=True)).keys()
     new = [f"{key}={value}" for key, value in values(after, only_set=True) if key in fitted]
     if new:
@@ -171,8 +171,8 @@ def find_tokenizers(
 def with_learned(tokenizers: Tokenizers, start: Start | None, source: RaggedArray) -> Tokenizers:
     """Return tokenizers that know which source characters the model learns as byte pieces.
 
-    These characters occur in the training pairs, but are in no piece of the vocabulary. Those that a starting model has
-    learned are added. `source` has the source token ids of the training pairs.
+    These characters occur in the training pairs, but are in no piece of the vocabulary. Characters that the starting
+    model has learned are added. `source` has the source token ids of the training pairs.
     """
     learned = set(tokenizers.source.learned_in_bytes(source.values))
     if start:
@@ -181,7 +181,7 @@ def with_learned(tokenizers: Tokenizers, start: Start | None, source: RaggedArra
 
 
 def check_same_run(run: RunDirectory, config: Config, hashes: dict[str, str]) -> None:
-    """Check that nothing has changed since the run began that must stay the same.
+    """Check that corpora and fixed settings have not changed since the run began.
 
     Args:
         hashes: the present hashes of the corpora.

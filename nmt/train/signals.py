@@ -16,7 +16,7 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class Interrupted(BaseException):
-    """The exception that is raised if a signal interrupts a block that need not finish.
+    """The exception that a signal raises in a block that need not finish.
 
     It is no subclass of Exception, so that `except Exception` does not catch it.
     """
@@ -31,7 +31,7 @@ class StopRequest:
 
     @contextlib.contextmanager
     def interruptible(self) -> Iterator[None]:
-        """Let a signal raise `Interrupted` inside this block, which is a validation and can be repeated.
+        """Let a signal raise `Interrupted` inside this block. The block is a validation, which can be repeated.
 
         Only rank 0 is interrupted. If another rank ended first, rank 0 would fail before it has saved.
         """

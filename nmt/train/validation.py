@@ -30,7 +30,7 @@ MAX_NLL = 100.0  # in nats per token; a larger loss is reported as the perplexit
 # A loss of more than 2.0 times this loss is a sign that training has diverged. Even a bad model should stay below it:
 # label smoothing teaches the model to give each token some probability.
 FAR_ABOVE = 2.0
-# A model has lost what it learned if its loss rises to more than 2.0 times the previous loss, above guessing.
+# A model has lost what it learned if its loss more than doubles and exceeds the loss of guessing.
 COLLAPSE = 2.0
 NEAR_GUESSING = 0.8  # above 0.8 times the loss of guessing, a model has learned nothing
 
@@ -138,7 +138,7 @@ def scores_by_direction(dev: Sequence[Pair], hypotheses: Sequence[str], config: 
 
 
 def mean_score(scores: Sequence[Score]) -> Score:
-    """Return the mean of a score over directions. Its signature lists their signatures."""
+    """Return the mean of a score over directions. The signature lists their different signatures."""
     signatures = dict.fromkeys(score.signature for score in scores)
     return replace(scores[0], value=mean(score.value for score in scores), signature=", ".join(signatures))
 
