@@ -230,7 +230,8 @@ def encode(tokenizer: Tokenizer, texts: list[str]) -> RaggedArray:
 def tokenize(config: Config) -> tuple[RunDirectory, Tokenizers, dict[str, float]]:
     """Train the tokenizers and write them into the run (`nmt tokenize`).
 
-    Returns the run, the tokenizers, and the mean number of pieces per word of the dev pairs for each side.
+    Returns:
+        The run, the tokenizers, and the mean number of pieces per word for each side of the dev pairs.
     """
     # 1. Train the tokenizers, or read them from the cache.
     corpus = read_corpus(config)

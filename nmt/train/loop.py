@@ -1,7 +1,7 @@
 """The training loop: steps, validations and checkpoints, until the budget (steps, epochs or minutes) is spent.
 
-A run that is resumed with the same number of ranks and replicas gives the same results as without a stop, bit for bit.
-With a budget in minutes, results differ, because the learning rate depends on the clock.
+A resumed run gives the same results, bit for bit, as a run without a stop. It needs the same number of ranks and
+replicas. With a budget in minutes, results differ, because the learning rate depends on the clock.
 """
 
 import contextlib

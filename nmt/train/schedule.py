@@ -1,4 +1,4 @@
-"""The learning rate and the prediction rate, as functions of the step and of the spent fraction of the budget."""
+"""The learning rate and the prediction rate, as functions of the step and of the spent budget."""
 
 from nmt.config import TrainSettings
 

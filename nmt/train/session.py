@@ -102,8 +102,8 @@ def find_start(config: Config, run: RunDirectory, *, fresh: bool) -> Start | Non
     but no checkpoint.
     """
     if not fresh:
-        # Call `holds_training` first. Otherwise, another process could write the first checkpoint between the calls,
-        # and the error would say that it is missing.
+        # Call `holds_training` before `read_newest`. In between, another process may write the first checkpoint.
+        # In the reverse order, this checkpoint would be reported as missing.
         was_trained = run.holds_training()
         newest = read_newest(run, prefixes=())
         if newest is not None:
