@@ -93,8 +93,6 @@ def search(
 ) -> list[list[Hypothesis]]:
     """Translate a batch. Return at most `n_best` hypotheses per sentence, the best first.
 
-    A sentence has no hypotheses if the model's output is NaN.
-
     Args:
         decoder: the incremental decoder of a model in eval mode.
         src: (B, S), the source ids of each sentence: EOS last, then padding.

@@ -3,10 +3,9 @@
     text with a tree of elements -> translation, with word alignments of its sentences
     -> an interval of target words for each element -> translation with tags
 
-Every tag of the source is written exactly once. An element gets one interval of target words. The interval contains as
-many words as possible that are linked to words of the element, and as few words as possible that are linked to other
-words (compare Zenkel et al. 2021, "Automatic bilingual markup transfer"). The parsers of `nmt.documents` find the tags
-of a text.
+Every tag of the source is written exactly once. An element gets the interval of target words that best fits its word
+alignment (compare Zenkel et al. 2021, "Automatic bilingual markup transfer"). The parsers of `nmt.documents` find the
+tags of a text.
 """
 
 from collections.abc import Sequence
