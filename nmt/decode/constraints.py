@@ -61,7 +61,7 @@ class Constraint:
         return n_missing - n_begun
 
     def useful_continuations(self, hypotheses: Sequence[str]) -> set[Continuation]:
-        """Return the continuations by a lacking token, and by EOS for a hypothesis that lacks no token."""
+        """Return the continuations that lack fewer tokens. A hypothesis that lacks no token gets EOS."""
         continuations = set()
         tokens_of_terms = {*"".join(self.terms)}
         for beam, hypothesis in enumerate(hypotheses):
@@ -90,7 +90,7 @@ class Constraint:
             limit: maximum number of tokens of a hypothesis, including EOS.
             n_beams: maximum number of continuations to take. Continuations by EOS are not counted.
         """
-        # 1. Put each candidate into the bank of the number of tokens that it lacks.
+        # 1. Put the candidates into banks by their number of lacking tokens.
         # The most probable candidate of a bank comes first.
         banks: dict[int, list[int]] = defaultdict(list)
         for i in sorted(range(len(continuations)), key=lambda i: -log_probs[i]):

@@ -49,7 +49,7 @@ class SearchOptions(SearchSettings):
 
         Args:
             source_length: S, in tokens, EOS included.
-            prefix_length: number of tokens in the prefix and the required terms. They and EOS fit into the limit.
+            prefix_length: number of tokens in the prefix and the required terms. The limit has room for them and EOS.
             model_limit: maximum of the limit.
         Raises:
             ConfigError: the prefix and EOS are longer than `model_limit`.
@@ -114,7 +114,7 @@ class Engine(Protocol):
 
     name: str  # name of the engine with its version and precision
     explains: bool  # whether explanations are possible; they need torch and a single model
-    in_background: bool  # whether a search runs in other threads after `start`; its steps cannot be watched
+    in_background: bool  # whether a search runs in other threads after `start`; such a search cannot be watched
     max_length: int  # maximum number of tokens of a source or target sequence, including EOS
 
     def torch_engine(self, needed_for: str) -> "Engine":

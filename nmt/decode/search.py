@@ -303,7 +303,7 @@ def _continue(candidates: Candidates, live: Beams, options: SearchOptions) -> tu
 
 
 def _appended(x: Tensor, parent_beams: Tensor, new: Tensor) -> Tensor:
-    """Select the rows of the parent beams from x (B, K, t), and append `new` (B, K') to these rows.
+    """Append the elements of `new` (B, K') to the rows of their parent beams in x (B, K, t).
 
     Returns a tensor of shape (B, K', t + 1).
     """

@@ -12,9 +12,9 @@ from torch import Tensor, nn
 
 
 def prefers_fused(query: Tensor) -> bool:
-    """Return whether fused attention is faster than plain attention. In training on a CPU, it is slower.
+    """Return whether fused attention is faster than plain attention.
 
-    There, its backward pass takes 2 (fp32) to 9 (bf16) times as long.
+    Only for training on a CPU, it is slower. There, its backward pass takes 2 (fp32) to 9 (bf16) times as long.
     """
     return query.device.type != "cpu" or not torch.is_grad_enabled()
 
@@ -22,7 +22,7 @@ def prefers_fused(query: Tensor) -> bool:
 def prefers_fp32(query: Tensor, key: Tensor) -> bool:
     """Return whether attention should use fp32 instead of bf16 on a CPU.
 
-    With few scores, fp32 is faster than compiling bf16 matmuls, see `Linear`.
+    With few scores, compiling a bf16 matmul takes longer than the matmul in fp32, see `Linear`.
     """
     if query.dtype != torch.bfloat16 or not torch.is_autocast_enabled("cpu"):
         return False

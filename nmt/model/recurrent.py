@@ -133,7 +133,7 @@ class RecurrentModel(Seq2Seq):
         decoder = [RecurrentLayer(settings) for _ in range(settings.n_decoder_layers)]
         self.encoder = cast(Iterable[RecurrentLayer], nn.ModuleList(encoder))
         self.decoder = cast(Iterable[RecurrentLayer], nn.ModuleList(decoder))
-        # Model files contain the name "look".
+        # The name "look" must stay, because model files contain it.
         self.look = None if settings.attention == "none" else GlobalAttention(settings)
         self.reset_parameters()
 

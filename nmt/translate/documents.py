@@ -45,8 +45,8 @@ Watch = Callable[[Iterable[Translation], int], Iterable[Translation]]
 def translate_path(translator: Translator, source: Path, output: Path, resume: bool = False, **arguments: Any) -> None:
     """Translate a document, or all documents below a folder into another folder; see `translate_file`.
 
-    In a folder, `resume` skips documents that have a translation which is not older. After an error in a document, the
-    others are still translated, and NmtError is raised at the end.
+    In a folder, `resume` skips documents with an up-to-date translation. After an error in a document, the others are
+    still translated, and NmtError is raised at the end.
     """
     if not source.is_dir():
         translate_file(translator, source, output, **arguments)
@@ -221,7 +221,7 @@ class DocumentTranslation:
     def units_of(self, parts: Sequence[Part], markup: Format, first: int) -> list[Unit]:
         """Return the units of a text, numbered from `first`. In plain text, the number of a unit is its line number.
 
-        So plain text has the same random seeds and messages as a document and as lines of `nmt translate`.
+        So a text gets the same random seeds and messages as the lines that `nmt translate` reads.
         """
         units = []
         number = first

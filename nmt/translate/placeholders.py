@@ -81,7 +81,7 @@ class Placeholders(Step):
     def masked(self, text: str) -> Masked | None:
         """Mask a text, or return None if there is nothing to mask.
 
-        Before this, unknown characters are replaced by their equivalents in Unicode (NFC, NFKC), if these are known.
+        First, unknown characters are replaced by known equivalents in Unicode (NFC, NFKC).
         """
         unknown = self.unknown(text)
         if is_blank(text) or not (unknown or self.patterns):

@@ -205,8 +205,8 @@ class Placement:
     def best_interval(self, own_words: range, free: set[int], *, only_own: bool) -> range:
         """Return the interval of free target words with the largest sum of p(`own_words` | target word) - 0.5.
 
-        If no probability is over 0.5, this is the best single word with a link to `own_words`. If there is no such
-        word, it is empty. With `only_own`, words with other links, or without links, cannot be in the interval.
+        If no probability is over 0.5, return the best single word with a link to `own_words`, or an empty range.
+        `only_own` excludes words that have no links, or links to other words.
         """
         targets: list[int] = []
         for s in own_words:

@@ -159,7 +159,7 @@ class Translator:
     def steps(self, units: Sequence[Unit], options: TranslationOptions) -> list[Step]:
         """Return the steps that these units need, in the order of `prepare`.
 
-        Sentences come before placeholders, because there are only a few symbols for each sentence.
+        Sentences come before placeholders, because a sentence can have only a few symbols.
         """
         source = self.tokenizers.source
         protects = options.protect_placeholders or options.protect
@@ -191,7 +191,7 @@ class Translator:
         return steps
 
     def requests_of(self, text: str, options: TranslationOptions) -> list[SearchRequest]:
-        """Return the search requests of a text, usually one for each sentence. Nothing in the text is masked."""
+        """Return the search requests of a text, without placeholders and glossaries."""
         plain = options.changed(glossary={}, protect=[], protect_placeholders=False)
         return self.encoding([Unit(1, text)], self.steps([], plain), plain).requests
 

@@ -55,7 +55,7 @@ class Translation:
         return self.hypotheses[0].text
 
     def hypothesis(self, rank: int) -> TextHypothesis:
-        """Return the hypothesis at this rank; the best one has rank 0. If there are fewer, return the last one."""
+        """Return the hypothesis at this rank, or else the last one. The best one has rank 0."""
         return self.hypotheses[min(rank, len(self.hypotheses) - 1)]
 
     @property
@@ -90,7 +90,7 @@ def joined(n_bests: Sequence[Sequence[TextHypothesis]], options: SearchOptions, 
     """Join the n-best lists of the parts of a text to one n-best list of the text.
 
     Hypotheses of the same rank are joined, with `joiner` between them. If a part has too few hypotheses, its last one
-    is repeated. The length penalty of a score is that of the whole text.
+    is repeated. Scores have the length penalty of the whole text.
     """
     if len(n_bests) == 1:
         for hypothesis in n_bests[0]:

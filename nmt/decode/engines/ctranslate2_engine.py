@@ -7,8 +7,8 @@ CTranslate2's search differs from `nmt.decode.search` in these ways:
   could have a better score.
 - With a shortlist (`nmt export --shortlist`), CTranslate2 can only write the pieces that are listed for the source
   pieces of a batch. So a translation can depend on the other sentences of its batch.
-- CTranslate2 truncates a hypothesis at the largest limit of its batch. Then the engine cuts it off at its own limit,
-  and replaces the last token by EOS. `nmt.decode.search` forces EOS at the limit.
+- CTranslate2 truncates hypotheses at the largest length limit of a batch. Then the engine cuts off each hypothesis at
+  the limit of its request, and ends it with EOS. `nmt.decode.search` forces EOS at the limit.
 Sampling, required terms, steps to watch, and scores of references with UNK need the torch engine of the same model. An
 export has no torch engine.
 """
@@ -42,9 +42,9 @@ from nmt.text.tokenizer import Tokenizers
 
 COMPUTE_TYPES = {None: "default", "fp32": "float32", "bf16": "bfloat16", "int8": "int8"}
 CONVERTER = 2  # version of the converter; increase it if the converter's output for the same model changes
-# CTranslate2 stops when this many hypotheses more than the beam size have finished. With beam 5, 8 of 2,000
-# translations differ from those of `nmt.decode.search` (Multi30k de-en and Tatoeba zh-en). With the value 0, 108
-# translations differ, and a search takes 10 % less time.
+# CTranslate2 stops when this many hypotheses more than the beam size have finished. With the value 3, eight of 2,000
+# translations differ from those of `nmt.decode.search` (beam 5, Multi30k de-en and Tatoeba zh-en). With the value 0,
+# 108 translations differ, and a search takes 10 % less time.
 EXTRA_FINISHED = 3
 MAX_HYPOTHESES = 192  # maximum beams x requests per batch; 320 is no faster
 SCORED_PAIRS, ALIGNED_PAIRS = 16, 64  # pairs per batch; the logits of larger batches would not fit into the CPU cache
@@ -133,7 +133,7 @@ class CTranslate2Engine:
     def score(self, source: Sequence[list[int]], target: Sequence[list[int]]) -> list[list[float]]:
         """Score pairs, see `Engine`. CTranslate2 gives UNK a probability of 0.
 
-        So if a target has UNK, the torch engine scores all pairs. An export has no torch engine, so CTranslate2 scores.
+        So if a target has UNK, the torch engine scores all pairs. An export has no torch engine, and uses CTranslate2.
         """
         if self.load_torch is None or not any(UNK in tokens for tokens in target):
             return self.log_probs_of(source, target)
@@ -165,7 +165,7 @@ class CTranslate2Engine:
 
 
 class CTranslate2Search:
-    """A search that starts, in CTranslate2's threads, when this object is created."""
+    """A search in CTranslate2's threads. It starts when the object is created."""
 
     def __init__(
         self,
@@ -183,7 +183,7 @@ class CTranslate2Search:
             self.limits.append(options.limit(length, len(request.prefix), engine.max_length))
         # Sort the requests by length limit, the largest first. The first limit of a batch is the limit of the batch.
         self.order = sorted(range(len(requests)), key=lambda i: (-self.limits[i], -len(requests[i].tokens)))
-        fair_share = math.ceil(len(requests) / engine.engine.num_translators)  # so that a few requests use all threads
+        fair_share = math.ceil(len(requests) / engine.engine.num_translators)  # so that all threads get requests
         size = max(1, min(batch_size, MAX_HYPOTHESES // options.beam, fair_share))
         self.futures: list[Any] = []  # one per request, in the order of `self.order`
         for first in range(0, len(requests), size):

@@ -143,7 +143,7 @@ class TorchSearch:
 
     @torch.inference_mode()
     def search_batch(self, batch: list[int]) -> list[NBest]:
-        """Search for translations of the requests whose indices are given."""
+        """Search for the translations of the requests with the given indices."""
         requests = [self.requests[i] for i in batch]
         src = pad_source([request.tokens for request in requests])
         prefixes = [request.prefix for request in requests]
@@ -297,7 +297,7 @@ def config_of_all(configs: Sequence[Config]) -> Config:
     """Return the config of the first model of an ensemble, with length limits that suit all models."""
     first = configs[0]
     max_length = min(config.data.max_length for config in configs)
-    # The largest values allow each translation that the limit of one of the models allows.
+    # A translation may be as long as the model with the largest limit allows.
     limits = [config.decode for config in configs]
     a = max(decode.max_length_a for decode in limits)
     b = max(decode.max_length_b for decode in limits)
