@@ -54,7 +54,7 @@ class Sampler:
         in_group = groups.take_along_dim(group[..., None], 2).squeeze(2)  # (B, K, 64)
         index = (in_group + noise[..., n_groups:]).argmax(-1, keepdim=True)  # (B, K, 1)
         tokens = group * GROUP + index
-        tokens = tokens.clamp(max=log_probs.size(-1) - 1)  # a token is in the padding only if all logits are NaN
+        tokens = tokens.clamp(max=log_probs.size(-1) - 1)  # if all logits are NaN, the token may be in the padding
         drawn = log_probs.gather(-1, tokens).squeeze(-1)  # (B, K)
         parent_beams = torch.arange(live.size(1), device=live.device).expand_as(live)
         return live + drawn, parent_beams, tokens.squeeze(-1), drawn

@@ -103,9 +103,9 @@ def score_window(
 ) -> list[Matrix]:
     """Return the `word_scores` of each pair.
 
-    If a side of a pair is blank or too long for the model, the pair gets an empty matrix. A warning names a pair that
-    is too long. `numbers` are the line numbers of the pairs for these warnings. With `with_losses`, attention is
-    multiplied by `losses_without`. Raises InputError if the model has no attention.
+    A pair with a side that is blank or too long for the model gets an empty matrix. A warning names a pair that is too
+    long by its line number in `numbers`. With `with_losses`, attention is multiplied by `losses_without`. Raises
+    InputError if the model has no attention.
     """
     # 1. Encode the pairs that can be aligned.
     limit = engine.max_length - 1

@@ -86,7 +86,7 @@ def documents_below(folder: Path) -> list[Path]:
 
     paths: list[Path] = []
     for directory, _, names in os.walk(folder, onerror=refuse):
-        # Office writes a file whose name begins with ~$ while a document is open.
+        # While a document is open, Office keeps a file beside it. The name of this file begins with ~$.
         paths += [Path(directory, name) for name in names if not name.startswith("~$")]
     return sorted(path for path in paths if path.suffix.lower() in SUFFIXES and path.is_file())
 

@@ -114,7 +114,7 @@ def requests_of(unit: Unit, tokens: list[int], tokenizer: Tokenizer, max_length:
 
 
 def place_of(unit: Unit, part: int = 0) -> tuple[int, ...]:
-    """Return the numbers from which the random seed of a part of a sentence is computed.
+    """Return the numbers that determine the random seed of a part of a sentence.
 
     A line of text has the same numbers as a line of markup with a single unit.
     """

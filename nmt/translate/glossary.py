@@ -31,7 +31,7 @@ class Glossary(Step):
 
     def restore(self, translations: list[Translation]) -> list[Translation]:
         for translation, unit in zip(translations, self.units, strict=True):
-            # The source that is returned with a translation has no target terms.
+            # Return the source without target terms.
             translation.source = unit.text
         return translations
 

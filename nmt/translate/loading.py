@@ -45,7 +45,7 @@ def load(
     """Load a translator from a run directory, a model file or an export to CTranslate2.
 
     Args:
-        path: the path of a run, model file or export; or a sequence of runs and model files, which form an ensemble.
+        path: a run, a model file or an export. A sequence of runs and model files forms an ensemble.
         device: `auto` is cuda if there is such a device, else mps, else cpu.
         precision: bf16 (on some hardware) and int8 (on CPUs) are faster but less exact. None is fp32, or the precision
             of an export.

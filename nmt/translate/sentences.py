@@ -24,7 +24,7 @@ class Sentences(Step):
             options: with `whole_lines`, each unit is one sentence.
             joiner: the text between two sentences of a translation.
             split_tag: a function that splits a text into its language tag and the rest. Each sentence gets the tag.
-            kept_spans: a function that returns the spans of a text that are not split, such as placeholders.
+            kept_spans: a function that returns the spans of a text that must not be split, such as placeholders.
         """
         self.options = options
         self.joiner = joiner

@@ -15,7 +15,7 @@ from nmt.translate.units import Translation, Unit
 
 log = logging.getLogger("nmt")
 
-MAX_READ_S = 1.0  # maximum time to read the other lines of a window after its first line, in seconds
+MAX_READ_S = 1.0  # maximum time to wait for more lines after the first line of a window, in seconds
 N_NAMED = 10  # maximum number of lines that a warning names
 
 Running = TypeVar("Running")
