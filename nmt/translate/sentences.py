@@ -24,7 +24,7 @@ class Sentences(Step):
             options: with `whole_lines`, each unit is one sentence.
             joiner: the text between two sentences of a translation.
             split_tag: a function that splits a text into its language tag and the rest. Each sentence gets the tag.
-            kept_spans: a function that returns the spans of a text that are not split, such as placeholders.
+            kept_spans: a function that returns the spans of a text that must not be split, such as placeholders.
         """
         self.options = options
         self.joiner = joiner
@@ -79,8 +79,8 @@ class Sentences(Step):
             n_bests = [sentence.hypotheses for sentence in sentences]
             hypotheses = joined(n_bests, self.options, self.joiner)
             whole = Translation(unit.text, hypotheses, unit.number, sentences=spans)
-            # 2. Keep each sentence with its translation. The sentence is cut out of the unit, because the steps behind
-            # this one may have changed `sentence.source`.
+            # 2. Keep each sentence with its translation. `unit` has the original text, which later steps may have
+            # changed in `sentence`.
             for (start, end), sentence in zip(spans, sentences, strict=True):
                 whole.sentence_pairs.append((unit.text[start:end], sentence.text))
             restored.append(whole)
