@@ -60,7 +60,7 @@ def with_shared_options(function: Command) -> Command:
         # Set the number of threads before torch is imported, because torch reads it from the environment.
         set_up_logging(quiet, verbose)
         set_environment_variables(threads)
-        # In other commands than `nmt train`, all ranks would write the same output.
+        # In any command but `nmt train`, all ranks would write the same output.
         if launched().n_ranks > 1 and function is not train:
             raise InputError("torchrun is for nmt train only", hint="start a command for each part of a file instead")
         function(**options)
@@ -93,7 +93,7 @@ COMMANDS += [compare, score, align, config, report, info, prune, export, import_
 
 
 def name_of(function: Command) -> str:
-    """Return the name of a command. Two names are Python's own, so their functions are called differently."""
+    """Return the name of a command. The functions of `eval` and `import` have other names."""
     return {evaluate: "eval", import_: "import"}.get(function, function.__name__)
 
 
@@ -165,7 +165,7 @@ def fail_usage(error: Any) -> NoReturn:
 def fail(error: NmtError) -> NoReturn:
     """Print an error and its hint, and exit with the error's exit code."""
     rank = 0
-    with contextlib.suppress(ConfigError):  # launched() may have raised `error`, and would raise it again
+    with contextlib.suppress(ConfigError):  # if launched() raised `error`, it raises it again here
         rank = launched().rank
     # All ranks raise these errors, but only the first rank prints them.
     if rank and isinstance(error, (DivergedError, LostRankError, StoppedError)):

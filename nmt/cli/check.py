@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from nmt.corpus.check import CheckReport
     from nmt.corpus.reading import CorpusFiles
 
-MAX_LINES_IN_PAGE = 1_000  # maximum number of line numbers per finding in the HTML page
+MAX_LINES_IN_PAGE = 1_000  # maximum number of lines that the HTML page lists for a finding
 
 
 def check(
@@ -101,7 +101,7 @@ def corpora_of_config(
             corpus.target.extend(target)
     if "train" not in joined:
         raise InputError(f"{file} has no training pairs for {direction}", hint="name another direction with -l")
-    # Take the languages of the direction, or those of a config without directions.
+    # Take the languages of the chosen direction. Without a direction, take those of the config.
     declared = language(config.data, "source"), language(config.data, "target")
     if direction:
         source_language, _, target_language = direction.rpartition("-")

@@ -54,7 +54,7 @@ def languages_of_corpus(corpus: "Corpus", lang_pair: str | None) -> Sequence[str
     if lang_pair is None:
         return corpus.languages[:2]
     languages = lang_pair.split("-")
-    # There must be two different languages of the corpus.
+    # Two different languages of the corpus are needed.
     if len(set(languages)) != 2 or not set(languages) <= set(corpus.languages):
         hint = f"two of {' '.join(corpus.languages)}, as in -l {'-'.join(corpus.languages[:2])}"
         raise InputError(f"{corpus.name} is not in '{lang_pair}'", hint=hint)

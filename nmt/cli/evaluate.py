@@ -93,7 +93,7 @@ def evaluate(
             streams.log.info("%s%s", f"{direction}: " if direction else "", settings.left_out)
         scores = score(hypotheses, test_set.references, METRICS, **asdict(settings), n_bootstrap=bootstrap)
         figures = {"n_lines": len(hypotheses), **figures, "scores": [asdict(metric) for metric in scores]}
-        # 4. Save the scores in the run. An ensemble and given translations have no run.
+        # 4. Save the scores of a single model in its run.
         if translator is not None and translator.run is not None and len(paths) == 1:
             keep_scores(translator.run, model_hash, test_set, figures)
         # 5. Print the scores.
@@ -109,7 +109,7 @@ def evaluate(
 def directions_to_test(loaded: "Translator", languages: str, *, is_given: bool) -> list[Tested]:
     """Return the directions of data.test that match `languages`.
 
-    If there are none or the user has given a test set, `languages` is the only direction.
+    If none matches or a test set is given, `languages` is the only direction.
     """
     from nmt.config import is_meant
 

@@ -9,7 +9,7 @@ import typer
 from nmt.cli import options, streams
 from nmt.errors import InputError
 
-EXPORTS = {  # format -> name of the function that writes it; a name needs no import of torch
+EXPORTS = {  # format -> name of the function that writes it, so that torch is imported late
     "argos": "nmt.interchange.argos:to_argos",
     "ctranslate2": "nmt.interchange.ctranslate2:to_ctranslate2",
     "huggingface": "nmt.interchange.huggingface:to_huggingface",

@@ -61,7 +61,7 @@ SAMPLING = ("temperature", "top_k", "top_p", "seed")  # the fields of SearchOpti
 
 
 def search_options(**given: Any) -> dict[str, Any]:
-    """Return the options that the user has given. All others are None.
+    """Return the given options without those that are None.
 
     Raises InputError if an option of sampling is given without `sample`.
     """
@@ -85,7 +85,7 @@ def terms_of(glossary: Path | None, translator: "Translator", engine: EngineName
     """
     if glossary is None:
         return {}
-    # If the model was not trained with glossaries, the search must force the terms. Only torch's search can do so.
+    # A model that was not trained with glossaries needs torch, whose search can force the terms.
     if engine == "ctranslate2" and not translator.config.data.glossary:
         message = "CTranslate2 uses a --glossary only with models that were trained with data.glossary=true"
         raise InputError(message, hint="leave out --engine")
@@ -107,7 +107,7 @@ def newest_run() -> Path:
 def model_paths(named: Path | list[Path] | None, *, always_log: bool = False) -> list[Path]:
     """Return the paths after -m. Without -m, return the path in $NMT_MODEL or the newest run.
 
-    The newest run is logged. With `always_log`, all paths are.
+    The newest run is always logged. The other paths are logged only with `always_log`.
     """
     # 1. Find the models.
     from_environment = os.environ.get("NMT_MODEL")

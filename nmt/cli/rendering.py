@@ -35,7 +35,7 @@ def as_json(
 ) -> str:
     """Format a translation as JSON, with the scores and pieces of all hypotheses.
 
-    `translator` adds words with their confidences. `reasons` adds whether the translation is doubtful, and why.
+    With `translator`, the JSON also has words and confidences. `reasons` are the reasons to doubt the translation.
     """
     hypotheses = [hypothesis_tree(hypothesis, translator) for hypothesis in translation.hypotheses]
     tree: dict[str, Any] = {"source": translation.source, "hypotheses": hypotheses}

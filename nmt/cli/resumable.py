@@ -1,7 +1,7 @@
 """Resumable translation of a file of lines.
 
-Translations go to `FILE.part`, the part file, and are copied to `FILE` at the end. The header of a part file is a hash
-of the input, the model and the options. A part file with another header is not resumed.
+Translations are written to the part file, `FILE.part`, and copied to `FILE` at the end. The header of a part file is a
+hash of the input, the model and the options. A part file with another header is refused.
 
 Lines are translated in windows, because the scores of a line depend on the other lines of its batch. A resumed
 translation begins with the first incomplete window.
@@ -48,7 +48,7 @@ def rewrite(
     Args:
         models: the paths that the translator was loaded from.
         arguments: arguments of `translate_lines`.
-        settings: other JSON values on which the output depends.
+        settings: other values on which the output depends. They are hashed as JSON.
         render: a function that formats a translation as an output line.
     """
     from nmt.decode.engines.ctranslate2_engine import contents
@@ -71,9 +71,9 @@ def rewrite(
 
 @contextlib.contextmanager
 def resumed_output(path: Path, header: bytes, window: int) -> Iterator[tuple[BinaryIO, int]]:
-    """Yield the open part file, for appending lines, and the number of lines in it.
+    """Yield the open part file and the number of lines in it. The caller appends more lines.
 
-    Incomplete windows of `window` lines are removed first. After the `with` block, the lines are copied to `path` and
+    Lines after the last whole window are removed first. After the `with` block, the lines are copied to `path`, and
     the part file is deleted.
 
     Raises:

@@ -57,7 +57,7 @@ def serve(
     if missing:
         raise InputError(f"nmt serve needs {', '.join(missing)}", hint="pip install 'nmt-trainer[serve]'")
     keys = read_keys(api_keys) if api_keys else []
-    # 2. Load the models. Each has a translator for each direction.
+    # 2. Load the models.
     paths = options.model_paths(model)
     from nmt.serve.api import Api
     from nmt.serve.app import create_app
@@ -109,7 +109,7 @@ def ignore_hangups() -> None:
 
 
 def reload_on_hangup(loop: "AbstractEventLoop", server: "Server", reloader: "Reloader") -> None:
-    """Reload models, keys and glossary on SIGHUP. If SIGHUP comes from a closed terminal, stop the server instead."""
+    """Reload models, keys and glossary on SIGHUP. If the terminal was closed, stop instead."""
     if not hasattr(signal, "SIGHUP"):
         return
     # A service never has a terminal, so SIGHUP always means reload.

@@ -29,9 +29,9 @@ class Source(NamedTuple):
 
 
 def source_of(text: str | None, input_file: Path | None, output: Path | None) -> Source:
-    """Return the source that the argument TEXT or the option -i names.
+    """Return the source in the argument TEXT or the option -i.
 
-    Raises InputError if both are given, or if one of them is not what its option is for.
+    Raises InputError if both are given, or if a path is missing or of the wrong kind.
     """
     if text is None:
         check_lines(input_file, output)
@@ -39,7 +39,7 @@ def source_of(text: str | None, input_file: Path | None, output: Path | None) ->
     if input_file is not None:
         raise InputError("both a TEXT and -i were given", hint="give one of them")
 
-    # If TEXT exists as a file or folder, take it as a path. The methods of `Path` would raise an error for a long TEXT.
+    # If there is a file or folder TEXT, take it as a path. The methods of `Path` would raise an error for a long TEXT.
     if os.path.isdir(text):  # noqa: PTH112
         return Source("folder", Path(text))
     if os.path.exists(text):  # noqa: PTH110
@@ -61,7 +61,7 @@ def source_of(text: str | None, input_file: Path | None, output: Path | None) ->
 def is_path(text: str) -> bool:
     """Return whether a TEXT looks like a path.
 
-    It must have no white space, and must begin like a path or end in a slash or a known suffix.
+    Such a TEXT has no white space. It begins like a path, or ends in a slash or a known suffix.
     """
     if any(map(str.isspace, text)):
         return False

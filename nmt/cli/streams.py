@@ -38,7 +38,7 @@ class StderrHandler(logging.Handler):
 
 
 def set_up_logging(quiet: bool, verbose: bool) -> None:
-    """Send the log to stderr. With `quiet`, log only warnings and errors, as all ranks but the first do."""
+    """Send the log to stderr. With `quiet` or in any rank but the first, log only warnings and errors."""
     log.handlers = [StderrHandler()]
     # Do not pass messages to the root logger, which would print them again.
     log.propagate = False
@@ -57,7 +57,7 @@ def printable(line: str) -> str:
 
 
 def with_bar(items: Iterable[Item], n_lines: int | None, n_done: int = 0) -> Iterable[Item]:
-    """Return the items with a progress bar on a terminal.
+    """Return the items, with a progress bar if stderr is a terminal.
 
     There is no bar with -q, or if the number of lines is None.
     """
@@ -65,7 +65,7 @@ def with_bar(items: Iterable[Item], n_lines: int | None, n_done: int = 0) -> Ite
         return items
     from tqdm import tqdm
 
-    # smoothing=0 shows the mean rate, because lines come in windows. disable=None needs a terminal for a bar.
+    # smoothing=0 shows the mean rate, because lines come in windows. disable=None shows no bar without a terminal.
     return tqdm(items, total=n_lines, initial=n_done, unit=" lines", smoothing=0, disable=None)
 
 
@@ -104,7 +104,7 @@ def write_text(path: Path, text: str, *, show: bool = False) -> None:
 
 
 def open_input(path: Path | None) -> Iterator[str | Pause]:
-    """Return the lines of a file, or of stdin if the path is None or `-`. If stdin is a keyboard, show a prompt."""
+    """Return the lines of a file, or of stdin if the path is None or `-`. At a keyboard, show a prompt."""
     if path and path != DASH:
         return iter_lines([path])
     # The shell has closed stdin, as in `nmt translate <&-`.
@@ -116,7 +116,7 @@ def open_input(path: Path | None) -> Iterator[str | Pause]:
     # stdin is a file, in which no pause can occur.
     if is_file_on_stdin():
         return decode_lines(raw_lines(sys.stdin.buffer, "stdin"), "stdin")
-    # stdin is a pipe. Its thread reads from a copy of the descriptor, because Python must lock sys.stdin at exit.
+    # stdin is a pipe. A thread reads from a copy of the descriptor, because Python must lock sys.stdin at exit.
     stream = open(os.dup(0), "rb")  # noqa: SIM115, PTH123 - the thread may read it until the process ends
     return with_pauses(decode_lines(raw_lines(stream, "stdin"), "stdin"), PAUSE_S)
 
@@ -141,7 +141,7 @@ def prompt() -> Iterator[str | Pause]:
 
 def bar_length(path: Path | None, output: Path | None) -> int | None:
     """Return the number of input lines for a progress bar. If there is no bar or no input file, return None."""
-    # On a terminal that shows the translations, a bar would break up the lines.
+    # If the translations are printed to a terminal, a bar would break them up.
     to_terminal = output in (None, DASH) and sys.stdout is not None and sys.stdout.isatty()
     if to_terminal or not sys.stderr.isatty():
         return None

@@ -37,7 +37,7 @@ def comparison_text(comparison: "Comparison") -> list[str]:
 
 
 def score_table(comparison: "Comparison", letters: str) -> Iterator[str]:
-    """Yield the lines of a table of scores and differences from the baseline, then lines that explain it."""
+    """Yield the lines of a table of scores, with differences from the baseline. Then explain the table."""
     rows = [["score", "", "", "difference", "95 % interval", "p"]]
     for paired in comparison.scores:
         for letter, system in zip(letters, paired.systems, strict=True):

@@ -50,7 +50,10 @@ def read_test_set(src: Path | None, ref: list[Path] | None, configs: "Sequence[C
 
 
 def configured_test_set(configs: "Sequence[Config]") -> TestSet:
-    """Read the test set in data.test of the configs. Raises InputError if the configs name different files or none."""
+    """Read the test set in data.test of the configs.
+
+    Raises InputError if the configs name different test sets or none.
+    """
     from nmt.text.lines import iter_lines
     from nmt.train.corpora import corpus_paths
 
@@ -72,7 +75,7 @@ def configured_test_set(configs: "Sequence[Config]") -> TestSet:
 
 
 def search_for_scores(translator: "Translator", beam: int | None) -> "TranslationOptions":
-    """Return the options for translating a test set. Each line is translated as a whole."""
+    """Return the options for the translation of a test set. Each line is translated as a whole."""
     return translator.with_options(**options.search_options(beam=beam, scores=False, whole_lines=True))
 
 

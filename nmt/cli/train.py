@@ -95,7 +95,7 @@ class RunLog(logging.Handler):
             self.write()
 
     def write(self) -> None:
-        """Append the lines in memory to the file. If this fails, log a warning, and write nothing more."""
+        """Append the lines in memory to the file. If this fails, log a warning and remove this handler."""
         lines, self.lines = self.lines, ""
         try:
             append_whole(self.file, lines.encode())

@@ -141,7 +141,7 @@ def translate(
     )
     check_arguments(source, output, line_options, resume=resume, column=column, bilingual=bilingual)
     if protect:
-        from nmt.text.placeholders import patterns_of  # imported only here: compiling the module's patterns takes 15 ms
+        from nmt.text.placeholders import patterns_of  # imported here, because this takes 15 ms
 
         patterns_of(protect)  # raises an error for an invalid regular expression
     if sample and beam is None:
@@ -203,7 +203,7 @@ def write_lines(
     with streams.open_output(output) as out:
         for translation in streams.with_bar(writer.translate_lines(lines, **arguments), n_lines):
             out.write(render(translation).encode() + b"\n")
-            out.flush()  # for a program that reads each line through a pipe
+            out.flush()  # so that a program behind a pipe gets each line at once
 
 
 def of_markup(translator: "Translator", markup: Markup) -> "MarkupTranslator":

@@ -42,7 +42,7 @@ class Api:
     # --- check a request ----------------------------------------------------------------------------------
 
     def check_key(self, request: Request, key: str) -> None:
-        """Raise HTTPException 403 if the server needs a key and the request has no valid key.
+        """Raise HTTPException 403 if the server has keys and the request has no valid key.
 
         A bearer token in the Authorization header takes precedence over the argument `key`.
         """
@@ -70,7 +70,7 @@ class Api:
         """
         self.check_key(request, body.api_key)
         detected: dict[str, float] = {}
-        # If there is only one model, the language need not be detected.
+        # With only one model, there is nothing to detect.
         if body.source == "auto" and len(self.served.models) > 1:
             detected = await asyncio.to_thread(self.served.detect, schema.as_list(body.q))
         model = self.served.pick(body.source, body.target, detected)

@@ -76,7 +76,7 @@ def add_endpoints(app: FastAPI, api: Api) -> None:
 
 def add_pages(app: FastAPI) -> None:
     """Add the pages, and the scripts and styles that they load."""
-    # The registry of Windows may give scripts another type, which browsers refuse.
+    # The registry of Windows may give scripts another type, and browsers would not run them.
     mimetypes.add_type("text/javascript", ".js")
     app.mount("/static", StaticFiles(packages=[("nmt.serve", "pages"), ("nmt.insight", "pages")]))
 
@@ -99,7 +99,7 @@ def add_error_handlers(app: FastAPI) -> None:
     @app.exception_handler(RequestValidationError)
     async def invalid(_: Request, error: RequestValidationError) -> Response:
         fault = error.errors()[0]
-        # A location is a tuple such as ("body", "q", "list[str]", 0). The message names only the field, here "q".
+        # A location is a tuple such as ("body", "q", "list[str]", 0). The message names only the field, such as "q".
         _, *location = fault["loc"]
         if not location or not isinstance(location[0], str):
             return JSONResponse({"error": "the body must be a JSON object"}, 400)

@@ -5,8 +5,8 @@ Each engine has one thread, because one search uses all cores. There are two kin
 - Short requests wait in a queue. One search translates the oldest one, and others that fit into its batch.
 - Documents, long texts and explanations are long jobs. They take turns with each other, see `nmt.serve.turns`.
 
-Short requests come first. A long job gets a turn when there has been no short request for `QUIET_S` seconds, because a
-client may send its next request at once. If short requests never stop, long jobs get at most a quarter of the time.
+Short requests come first. A turn begins after `QUIET_S` seconds without a short request, because a client may send its
+next request at once. If short requests never stop, long jobs get at most a quarter of the time.
 """
 
 import asyncio
@@ -26,12 +26,12 @@ from nmt.translate.options import TranslationOptions
 from nmt.translate.translator import Translator
 from nmt.translate.units import Translation, Unit
 
-# Maximum lines and characters of one search. Later requests would wait too long for a larger search.
+# Maximum lines and characters of one search. A larger search would keep later requests waiting.
 MAX_LINES, MAX_CHARACTERS = 128, 10_000
 MAX_SHORT = 1_000  # maximum length of a short request, in characters; a longer request is a long job
 MAX_LONG_JOBS = 16  # maximum number of long jobs that take turns; others wait until one of these ends
 QUIET_S = 0.02  # seconds that long jobs wait after a short request
-# If short requests keep coming, long jobs wait this many times as long as their last turn took.
+# If short requests never stop, long jobs wait this many times as long as the last turn took.
 WAIT_BY_TURN = 3
 
 Item = TypeVar("Item")
@@ -60,7 +60,10 @@ class ShortJob:
         return sum(len(line.text) for line in self.lines)
 
     def goes_with(self, other: "ShortJob") -> bool:
-        """Return whether one search can translate both jobs. Jobs with `show` may need another engine."""
+        """Return whether one search can translate both jobs.
+
+        Jobs with and without `show` may need different engines.
+        """
         agree_on_show = (self.show is None) == (other.show is None)
         return self.translator is other.translator and self.options == other.options and agree_on_show
 
@@ -81,7 +84,6 @@ class Batcher:
         """Create a batcher.
 
         Args:
-            engine: the engine of all requests.
             max_waiting: maximum number of requests that wait.
             on_batch: called with the number of lines of each search.
             thread: an executor with one thread, in which the engine runs.
@@ -134,7 +136,7 @@ class Batcher:
         return job.done
 
     def n_waiting(self) -> int:
-        """Return the number of waiting short requests and of all long jobs. Canceled ones do not count."""
+        """Return the number of waiting short requests and long jobs. Canceled ones do not count."""
         results = [job.done for job in self.waiting] + [job.done for job in self.long_jobs]
         return sum(not done.cancelled() for done in results)
 
@@ -144,7 +146,7 @@ class Batcher:
         try:
             while self.waiting or self.long_jobs or running:
                 self.arrival.clear()
-                # If a long job is due for a turn, start no search.
+                # If a long job's turn is due, start no search.
                 is_turn_due = self.long_jobs and self._wait_s() <= 0
                 batch = [] if is_turn_due else self._next_batch()
                 # Start the next search before the last one is finished, so that the engine always has work.
@@ -180,7 +182,7 @@ class Batcher:
         return batch
 
     async def _start_batch(self, jobs: Sequence[ShortJob]) -> BatchSearch:
-        """Start one search for several jobs in the model's thread. `_finish` handles the errors."""
+        """Start one search for several jobs in the model's thread. `_finish` handles errors of the start."""
 
         def check() -> None:
             if all(job.done.cancelled() for job in jobs):
@@ -215,8 +217,8 @@ class Batcher:
         """Start a search for several jobs. Return a function that waits for their translations."""
         translator = jobs[0].translator
         n_lines = [len(job.lines) for job in jobs]
-        # `watch` shows each step to the clients, and ends the search when all of them have disconnected. To be watched,
-        # an engine in the background may be replaced by a slower one, so this is done only for `show`.
+        # `watch` shows each step to the clients, and ends the search when all of them have disconnected.
+        # A background engine cannot be watched. With `show`, the translator may use torch instead.
         is_watched = jobs[0].show is not None or not self.engine.in_background
 
         def watch(texts_so_far: Callable[[], list[str]]) -> None:
@@ -247,7 +249,7 @@ class Batcher:
         work = await asyncio.get_running_loop().run_in_executor(self.thread, self.long_jobs[0].take_turn)
         ended = time.monotonic()
         self.turn_at = ended + max(WAIT_BY_TURN * (ended - began), QUIET_S)
-        # 2. Let an unfinished job wait for its next turn, or set the result of a finished one.
+        # 2. Let the job wait for its next turn. If it has ended, set its result.
         job = self.long_jobs.pop(0)
         if not work.done():
             self.long_jobs.insert(MAX_LONG_JOBS - 1, job)

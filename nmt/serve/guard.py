@@ -28,14 +28,14 @@ HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
     "img-src 'self' data:; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "same-origin",  # with no-referrer, our page's form would have no origin and be refused
+    "Referrer-Policy": "same-origin",  # with no-referrer, our page would send Origin: null and be refused
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
 
 
 def max_connections() -> int:
-    """Return half the number of files that this process may open, but at most `MAX_CONNECTIONS`."""
+    """Return half the number of files that this process may open, at most `MAX_CONNECTIONS`."""
     try:
         import resource
     except ImportError:  # Windows has no such module
@@ -79,7 +79,6 @@ class Guard:
 
         Args:
             app: the application that gets the valid requests.
-            limits: the limits of requests.
             hosts: accepted Host names, besides localhost and IP addresses.
             on_answer: called after each request with its path, status code and duration in seconds.
         """

@@ -23,7 +23,7 @@ from nmt.translate.units import Translation, Unit
 class ParsedText(NamedTuple):
     """The units of a text, and a function that writes the translated text.
 
-    `write` takes the translations of the units, and the rank of the hypotheses to use.
+    `write` takes the translations of the units, and the rank of the hypotheses that it writes.
     """
 
     units: list[Unit]
@@ -31,7 +31,7 @@ class ParsedText(NamedTuple):
 
 
 class LibreTranslate:
-    """Endpoints for LibreTranslate's clients."""
+    """The endpoints for clients of LibreTranslate."""
 
     def __init__(self, api: Api) -> None:
         self.api = api

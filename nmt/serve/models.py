@@ -1,4 +1,4 @@
-"""Functions and classes that load the models of a server, and reload them while it runs.
+"""Functions and classes that load the models of a server, and reload them while the server runs.
 
 The old model answers until the new one is loaded. If the new one cannot be loaded, the old one stays.
 """

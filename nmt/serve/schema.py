@@ -93,7 +93,7 @@ class Health(BaseModel):
 
 
 class Search(BaseModel):
-    """Languages and search options of a request. A missing option has the model's default."""
+    """Languages and search options of a request. Missing options have the model's defaults."""
 
     model_config = ConfigDict(extra="forbid")
 

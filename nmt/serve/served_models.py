@@ -30,7 +30,7 @@ class ServedModel:
         data = translator.config.data
         self.source = language(data, "source") or UNKNOWN_LANGUAGE
         self.target = language(data, "target") or UNKNOWN_LANGUAGE
-        # Regions and scripts are ignored when a model is chosen: a request for pt-BR fits a model for pt.
+        # The choice of a model ignores region and script, so that a request for pt-BR fits a model for pt.
         self.base_source = base_language(self.source)
         self.base_target = base_language(self.target)
 
@@ -97,7 +97,7 @@ class ServedModels:
         engine = loaded.translators[0].engine  # all directions share this engine
         batcher = Batcher(engine, self.max_waiting, self.on_batch, self.threads[index])
         new_models = [ServedModel(translator, batcher, loaded.sha256) for translator in loaded.translators]
-        # Languages that differ only in region or script count as the same.
+        # Two languages that differ only in region or script count as the same.
         others = chain.from_iterable(self.directions[:index] + self.directions[index + 1 :])
         for model, other in product(new_models, others):
             if other.translates(model.source, model.target):
@@ -115,8 +115,8 @@ class ServedModels:
     def pick(self, source: str, target: str | None, detected: Mapping[str, float] | None = None) -> ServedModel:
         """Return the model for a language pair.
 
-        If several models fit the source "auto" and a target, `detected` decides. It has the probability of each source
-        language.
+        `detected` has the probability of each source language. If several models fit the source "auto" and a target,
+        the most probable source decides.
 
         Raises HTTPException 400 if no model fits, or several do.
         """

@@ -36,7 +36,7 @@ class Connection(H11Protocol):
         self.phase: tuple[Any, bool, int] = (None, True, 0)
         self.since = self.loop.time()
         if len(self.connections) > self.limits.n_connections:
-            # Close the connection that has waited longest for its client. There is one, because the new one waits, too.
+            # Close the connection that has waited longest for its client. The new connection is one of these.
             waiting = [connection for connection in self.connections if not connection.is_answered]
             min(waiting, key=lambda connection: connection.since).abort()
 
@@ -101,8 +101,8 @@ class Server(uvicorn.Server):
         return await super().on_tick(counter)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        # uvicorn would close connections before it has read their requests. Wait, because to accept a connection and
-        # read a request takes several turns of the event loop.
+        # uvicorn would close connections without reading requests that have arrived. Reading them takes several turns
+        # of the event loop.
         for _ in range(10):
             await asyncio.sleep(0.01)
         await super().shutdown(sockets)

@@ -1,7 +1,7 @@
 """Long jobs that work in turns, so that other jobs can use the model in between.
 
-A long job has its own thread. While it works, the model's thread waits in `take_turn`, so only one of them uses the
-model. A turn ends at the first call of `check` after `TURN_S` seconds, even in the middle of a search. `EngineInParts`
+A long job has its own thread. During a turn, the model's thread waits in `take_turn`, so that only the job uses the
+model. The turn ends when the job calls `check` after `TURN_S` seconds, even in the middle of a search. `EngineInParts`
 splits the work of an engine into small parts and calls `check` after each part.
 """
 
@@ -23,7 +23,7 @@ from nmt.decode.options import Engine, NBest, RunningSearch, SearchOptions, Sear
 from nmt.documents.markup import between_segments
 from nmt.translate.translator import Translator
 
-TURN_S = 0.02  # a turn ends at the first `check` after this time, in seconds
+TURN_S = 0.02  # seconds after which the next `check` ends a turn
 LEAST_ITEMS = 4  # minimum number of sentences or pairs in a part, so that all cores have work
 
 # The threads of all long jobs. They are used again, because torch takes a second to compile its kernels in a new
@@ -151,7 +151,7 @@ class EngineInParts:
         `lengths` has the number of tokens of each item.
         """
         results: dict[int, Result] = {}
-        # Put items of similar lengths into the same part, because this needs little padding.
+        # Sort the items, because a batch of similar lengths needs little padding.
         order = sorted(range(len(items)), key=lengths.__getitem__, reverse=True)
         n_items = LEAST_ITEMS
         while order:
