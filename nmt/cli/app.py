@@ -165,7 +165,7 @@ def fail_usage(error: Any) -> NoReturn:
 def fail(error: NmtError) -> NoReturn:
     """Print an error and its hint, and exit with the error's exit code."""
     rank = 0
-    with contextlib.suppress(ConfigError):  # if launched() raised `error`, it raises it again here
+    with contextlib.suppress(ConfigError):  # launched() fails again if `error` came from it
         rank = launched().rank
     # All ranks raise these errors, but only the first rank prints them.
     if rank and isinstance(error, (DivergedError, LostRankError, StoppedError)):

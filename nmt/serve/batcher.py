@@ -5,8 +5,8 @@ Each engine has one thread, because one search uses all cores. There are two kin
 - Short requests wait in a queue. One search translates the oldest one, and others that fit into its batch.
 - Documents, long texts and explanations are long jobs. They take turns with each other, see `nmt.serve.turns`.
 
-Short requests come first. A turn begins after `QUIET_S` seconds without a short request, because a client may send its
-next request at once. If short requests never stop, long jobs get at most a quarter of the time.
+Short requests come first. A long job gets a turn after `QUIET_S` seconds without short requests, because a client may
+send its next request at once. If short requests never stop, long jobs get at most a quarter of the time.
 """
 
 import asyncio
@@ -195,7 +195,7 @@ class Batcher:
     async def _finish(self, running: BatchSearch) -> None:
         """Wait for a search and set the results of its jobs.
 
-        If the search fails, each job is searched alone, so that only the faulty jobs fail.
+        If the search fails, each job gets a search of its own, so that only the faulty jobs fail.
         """
         try:
             results = await asyncio.get_running_loop().run_in_executor(self.thread, await running.finish)

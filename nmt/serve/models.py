@@ -48,7 +48,7 @@ def load_model(path: Path, load: Callable[[Path], Sequence[Translator]]) -> Load
         return LoadedModel(load(path), hash_file(path / "model.bin"))
     # 1. Copy the file. The folder's name has the id of this process, so that other servers do not delete it.
     file = model_file(path)
-    read_header(file)  # an error here names the user's file, a later one would name the copy
+    read_header(file)  # fails before the copy is made, so that the error names the user's file
     sweep_temps(Path(tempfile.gettempdir()), COPIES)  # deletes the copies of servers that were killed
     with contextlib.ExitStack() as stack:  # deletes the copy if the model cannot be loaded
         folder = tempfile.TemporaryDirectory(f"{TEMP_MARK}{os.getpid()}", f"{COPIES}{TEMP_MARK}")
