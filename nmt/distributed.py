@@ -1,7 +1,7 @@
 """Communication between ranks, the processes that torchrun starts to train one model together.
 
-Ranks communicate only inside `ranks_joined`. Outside, each process counts as the only rank. A single rank does not
-import torch here.
+Ranks communicate only inside `ranks_joined`. Outside, each process counts as the only rank. If there is one rank, this
+module does not import torch.
 """
 
 import contextlib
@@ -40,8 +40,8 @@ ALONE = Launch(0, 1, 0)
 # The environment variables that torchrun sets. The last is an address, the others are numbers.
 LAUNCH_VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_PORT", "MASTER_ADDR")
 _joined = ALONE  # position among the joined ranks; set only by `ranks_joined`
-# The work object of the last collective, kept to avoid a deadlock. Otherwise gloo's thread may drop the object, and
-# need the GIL for this. The main thread may hold the GIL while it waits for gloo's thread.
+# The work object of the last collective. Without this reference, gloo's thread could drop the object, which needs the
+# GIL. This is a deadlock if the main thread holds the GIL and waits for gloo's thread.
 _last_work: Any = None
 
 
@@ -77,7 +77,7 @@ def n_ranks() -> int:
 
 
 def mine(items: Sequence[Item]) -> Sequence[Item]:
-    """Return this rank's share of the items: every n-th item from index `rank()`, with n ranks.
+    """Return this rank's share of the items: every n-th item from index `rank()`. n is the number of ranks.
 
     If the items are sorted by length, all ranks get items of similar lengths.
     """

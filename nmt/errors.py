@@ -24,7 +24,7 @@ class OutputError(NmtError):
 
 
 class DownloadError(NmtError):
-    """The error that a download fails, or that its content is not the expected content."""
+    """The error that a download fails or has unexpected content."""
 
 
 class DivergedError(NmtError):

@@ -252,12 +252,12 @@ def paired_p_value(difference: float, resampled: NDArray[np.float64], n_lines: i
     """Return the p-value of the difference between two systems, given their differences on resamples of the lines.
 
     The null hypothesis is that both systems are equally good. As in sacreBLEU and in Riezler and Maxwell (2005), the
-    mean is subtracted from the absolute differences on resamples. The p-value is the share of the results that are at
-    least as large as the observed difference. The observed difference counts as one more result.
+    absolute differences on resamples are shifted so that their mean is 0. The p-value is the share of shifted
+    differences that are at least as large as the observed difference. The observed difference counts as one more.
 
     If the translations of both systems are equal, the p-value is 1. sacreBLEU's is 1 / (number of resamples + 1).
     """
-    if difference == 0:  # every absolute difference is at least 0
+    if difference == 0:
         return 1.0
     absolute = np.abs(resampled)
     shifted = absolute - absolute.mean()

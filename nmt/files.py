@@ -26,7 +26,7 @@ from nmt.errors import InputError, NmtError, OutputError, os_errors_as
 # A temporary file or directory is named NAME + TEMP_MARK + process id. While a directory is replaced, the old
 # directory is named NAME + OLD_MARK + process id.
 TEMP_MARK, OLD_MARK = ".tmp.", ".nmt-old."
-# These paths are written by their descriptors. On Linux, opening them would overwrite a redirected file from its start.
+# Write to these paths through their descriptors. On Linux, opening them would overwrite a redirected file.
 DESCRIPTORS = {Path("/dev/stdout"): 1, Path("/dev/stderr"): 2}
 WRITE_HINT = "check that the directory exists, that you may write there and that the disk has room"
 DAY_S = 24 * 3600  # entries of the cache that were used within this time are kept
@@ -218,7 +218,7 @@ def sweep_temps(directory: Path, name: str = "", mark: str = TEMP_MARK) -> None:
 
 def is_running(process: int) -> bool:
     """Return whether a process with this id runs on this machine."""
-    if os.name == "nt":  # os.kill would end the process. False is safe: open files cannot be removed
+    if os.name == "nt":  # os.kill would end the process. False does no harm: open files cannot be removed
         return False
     try:
         os.kill(process, 0)  # signal 0 is not sent; the call fails if there is no such process

@@ -30,7 +30,7 @@ M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_MAX, M_ARENA_MAX = -1, -2, -4, -8  # options
 class Stopped(KeyboardInterrupt):
     """The exception for Ctrl-C and SIGTERM.
 
-    On its way up, `finally` blocks remove temporary files and end child processes.
+    When it is raised, `finally` blocks remove temporary files and end child processes.
     """
 
     def __init__(self, number: int) -> None:
@@ -112,7 +112,7 @@ def keep_freed_memory() -> None:
     """Let glibc's malloc keep large blocks that torch frees. Do nothing if the user has set one of malloc's variables.
 
     By default, the system maps and clears the pages of each tensor over 32 MB. This takes 4 to 20 % of a training step.
-    Peak memory increases by up to 3 %.
+    Keeping the blocks raises peak memory by up to 3 %.
 
     Do not call this function for CTranslate2: its threads would contend for the single heap.
     """
@@ -162,8 +162,8 @@ def environment(variables: Mapping[str, str]) -> Iterator[None]:
 def in_parallel(work: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
     """Yield `work(item)` for each item, in order, computed by one child process per usable core.
 
-    Fewer than `MIN_ITEMS` items are computed in this process. `ProcessPoolExecutor` would pickle `work`, which may hold
-    tokenizers, with each item. Its processes would also outlive a killed parent.
+    Fewer than `MIN_ITEMS` items are computed in this process. `ProcessPoolExecutor` is not used, because it would
+    pickle `work`, which may hold tokenizers, with each item. Its processes would also outlive a killed parent.
     """
     stream = iter(items)
     first_items = list(itertools.islice(stream, MIN_ITEMS))
@@ -177,7 +177,7 @@ def in_parallel(work: Callable[[Item], Result], items: Iterable[Item]) -> Iterat
     try:
         for item in itertools.chain(first_items, stream):
             if len(pipes) == n_processes:
-                # Wait for the oldest item. Its child gets the new item.
+                # Wait for the oldest item. Its child gets the new item next.
                 yield pipes[0].recv()
                 pipes.rotate(-1)
             else:

@@ -28,7 +28,7 @@ SAMPLE = "Ein Hund läuft. 我 喜欢 茶  \t\u2028\x85 👩‍👩‍👧 \ufef
 def check_loadable(library: str, name: str, content: bytes, directory: str = "") -> None:
     """Check in a child process that a library can load a file. Raises ModelError if loading fails.
 
-    Recorded files are not checked again.
+    A file that is recorded as loadable is not checked again.
 
     Args:
         library: `sentencepiece`, which loads `content`, or `ctranslate2`, which loads `directory`.

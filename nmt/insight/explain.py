@@ -129,8 +129,8 @@ def outline(
 ) -> dict[str, Any]:
     """Return the parts of an explanation that are fast to compute. Arguments and errors are those of `explain`.
 
-    The keys are names of fields of `Explanation`, and `cross`: the cross-attention weights (T, S) for the best
-    hypothesis, averaged over all heads. `cross` is None if the model has no attention.
+    The keys are names of fields of `Explanation`, and "cross". The value of "cross" is the cross-attention (T, S) for
+    the best hypothesis, averaged over all heads. It is None if the model has no attention.
     """
     sentence = Sentence(translator, text, options, prefix, check)
     with torch.inference_mode():

@@ -78,7 +78,7 @@ def search_tree(steps: Sequence[TraceStep], options: SearchOptions, tokenizer: T
 def with_paths(nodes: Sequence[SearchNode], best: Sequence[int], greedy: Sequence[int]) -> list[SearchNode]:
     """Mark the nodes on the paths of the best hypothesis and of the greedy hypothesis.
 
-    Both are lists of token ids. A path ends before the first token that was not a candidate of the search.
+    `best` and `greedy` are token ids. A path ends before the first token that was not a candidate of the search.
     """
     on_best = _path(nodes, best)
     on_greedy = _path(nodes, greedy)

@@ -62,8 +62,7 @@ def to_argos(translator: Translator, path: Path, quantization: str = "int8") -> 
         "sentencepiece.model": translator.tokenizers.source.model,
         SPLITTER: Path(__file__).with_name("sentences.onnx").read_bytes(),
     }
-    # 2. Convert the model in a temporary directory. If this process is killed, `sweep_temps` removes it later by its
-    # name.
+    # 2. Convert the model in a temporary directory. `sweep_temps` recognizes its name if this process is killed.
     real = Path(os.path.realpath(path))
     folder = None if is_special(path) else real.parent
     suffix = f"{TEMP_MARK}{os.getpid()}"

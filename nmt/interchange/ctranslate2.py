@@ -35,8 +35,8 @@ from nmt.translate.translator import Translator
 
 log = logging.getLogger("nmt")
 
-# Key: type of the stored weights; value: largest accepted difference of log-probabilities, in nats. The difference of a
-# correct float32 export is about 1e-6. The other types round the weights, so their limits are higher.
+# Key: type of the stored weights; value: largest accepted difference from our log-probabilities, in nats. A correct
+# float32 export differs by about 1e-6. The other types round the weights, so their limits are higher.
 QUANTIZATIONS = {"float32": 1e-3, "float16": 0.1, "bfloat16": 1.0, "int8": 1.0}
 FILES = {  # names of all files that an export may contain
     "config.yaml",

@@ -116,7 +116,7 @@ def check_difference(differences: Iterable[Tensor], tolerance: float, tool: str)
     """
     largest_by_sentence = torch.stack([x.abs().max() for x in differences])
     largest = float(largest_by_sentence.max())
-    if not largest <= tolerance:  # `not <=` is also True for NaN
+    if not largest <= tolerance:  # unlike `>`, `not <=` is True for NaN
         message = f"{tool} log-probabilities differ from the model's by {largest:.2g} nats"
         raise NmtError(message, hint="check that the model translates, or try another version of the tool")
     return largest

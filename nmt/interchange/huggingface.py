@@ -6,7 +6,7 @@
     tokenizer_config.json                                     each side has its own vocabulary
     README.md                                                 an example of how to use the export
 
-In these classes, a sinusoid vector has all sines before all cosines. In our models, sines and cosines alternate.
+In both model classes, a sinusoid vector has all sines before all cosines. In ours, sines and cosines alternate.
 Therefore the export permutes the D features of the residual stream, and of all matrices that read or write the stream.
 """
 
@@ -112,7 +112,7 @@ TOLERANCE = 1e-3  # maximum difference of log-probabilities, in nats; rounding c
 def to_huggingface(translator: Translator, path: Path) -> None:
     """Export a model, which must be on the CPU, to a directory for transformers. An earlier export is replaced.
 
-    The export is compared with our model in transformers. If transformers is not installed, log a warning instead.
+    transformers loads the export, and its results are compared with ours. Without transformers, log a warning instead.
 
     Raises:
         InputError: the format does not support the model, or `path` exists and is not an export.
@@ -143,7 +143,7 @@ def to_huggingface(translator: Translator, path: Path) -> None:
 
 def holdable_model(translator: Translator) -> Transformer:
     """Return the translator's model. Raises InputError if the format cannot hold the model or the text settings."""
-    # Check the settings of the model, then the settings that make nmt change a text before the tokenizer.
+    # Check the settings of the model, then the settings that change a text before the tokenizer.
     norm = translator.config.model.norm
     model = export.exportable_model(translator, CLASSES[norm][1], SUPPORTED | SUPPORTED_BY_NORM[norm])
     for key in ("nfkc_source", "target_tag"):
@@ -201,7 +201,7 @@ def generation_settings(translator: Translator, model: Transformer) -> dict[str,
 def n_rows(model: Transformer) -> int:
     """Return the number of rows of both exported embeddings: the size of the larger vocabulary.
 
-    transformers 4 has only one vocabulary size for both sides.
+    Both are equal, because transformers 4 has only one vocabulary size.
     """
     return max(model.source_embedding.num_embeddings, model.target_embedding.num_embeddings)
 

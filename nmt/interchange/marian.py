@@ -36,8 +36,8 @@ from nmt.text.vocabulary import TAG, with_vocabulary, without_vocabulary
 log = logging.getLogger("nmt")
 
 SPECIAL_PIECES = ["<pad>", "<unk>", "<s>", "</s>"]  # pieces of PAD, UNK, BOS and EOS
-# Bias of BOS, which excludes BOS: exp(-100) is 4e-44. A lower bias would raise the loss in fine-tuning, because label
-# smoothing includes the log-probability of BOS.
+# Bias of BOS. It excludes BOS from the softmax: exp(-100) is 4e-44. A lower bias would raise the loss in fine-tuning,
+# because label smoothing includes the log-probability of BOS.
 BAN = -100.0
 # data.max_length of the run. Longer lines are split into sentences, because Marian models are trained on sentences.
 MAX_LENGTH = 200
@@ -57,10 +57,10 @@ def import_marian(
     """Convert the Marian model in a directory to a run. If an error is raised, nothing is written.
 
     Args:
-        directory: has the files that `marian_files` lists.
+        directory: a directory with the files that `marian_files` lists.
         output: the run directory, which must not exist.
         name: where the model comes from, for the manifest; by default, the directory.
-        source_lang, target_lang: language codes; an empty code is replaced by the code in the model's files.
+        source_lang, target_lang: language codes. If a code is empty, the code in the model's files is used.
         target_tag: a tag without brackets, such as fra for >>fra<<.
     Raises:
         ModelError: a file is missing or damaged, or nmt does not support the model.

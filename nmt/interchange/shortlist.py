@@ -1,7 +1,7 @@
 """A lexical shortlist: for each source piece, a list of target pieces that may be translations.
 
 With a shortlist, CTranslate2 computes logits only for the most frequent target pieces, and for the pieces in the lists
-of the source.
+of the source pieces.
 
 The lists are made from the training text. Each target piece is linked to the source piece with the largest
 cross-attention weight, normalized as in `nmt.translate.align`. A list has the target pieces that are linked most often.
@@ -30,8 +30,8 @@ MAX_PAIRS = 500_000  # maximum number of pairs that are read from the training t
 def vocabulary_map(translator: Translator) -> list[str]:
     """Return the lines of a vocabulary map, which is CTranslate2's form of a shortlist.
 
-    A line has a source piece, a tab, and target pieces separated by spaces. In the first line, the source piece is
-    empty: these target pieces are candidates in every translation.
+    A line has a source piece, a tab, and target pieces separated by spaces. The source piece of the first line is
+    empty. Its target pieces are candidates in every translation.
 
     Raises InputError if the translator has no run, if its model has several directions, or if the training text cannot
     be read.
