@@ -145,7 +145,7 @@ def bleu_tokenizer(language: str, references: Sequence[Sequence[str]] = ()) -> s
 
 
 def tokenized_warning(lines: Sequence[str], name: str, tokenize: str) -> str:
-    """Return a warning if `N_TOKENIZED` lines end in " .", as in tokenized text. Otherwise return "".
+    """Return a warning if at least `N_TOKENIZED` lines end in " .", as in tokenized text. Otherwise return "".
 
     With `--tokenize none`, there is no warning.
     """

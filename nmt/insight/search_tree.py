@@ -76,7 +76,7 @@ def search_tree(steps: Sequence[TraceStep], options: SearchOptions, tokenizer: T
 
 
 def with_paths(nodes: Sequence[SearchNode], best: Sequence[int], greedy: Sequence[int]) -> list[SearchNode]:
-    """Mark the nodes on the paths of the best hypothesis and of the greedy hypothesis.
+    """Return copies of the nodes that say whether they are on the path of the best or of the greedy hypothesis.
 
     `best` and `greedy` are token ids. A path ends before the first token that was not a candidate of the search.
     """

@@ -60,7 +60,7 @@ def import_marian(
         directory: a directory with the files that `marian_files` lists.
         output: the run directory, which must not exist.
         name: where the model comes from, for the manifest; by default, the directory.
-        source_lang, target_lang: language codes. If a code is empty, the code in the model's files is used.
+        source_lang, target_lang: language codes. An empty code is taken from the model's files or from `target_tag`.
         target_tag: a tag without brackets, such as fra for >>fra<<.
     Raises:
         ModelError: a file is missing or damaged, or nmt does not support the model.

@@ -44,7 +44,8 @@ def model_directory(model: str, revision: str | None = None) -> Path:
         model: a directory, or the id of a model on the Hugging Face Hub, which is then downloaded.
         revision: a branch, tag, commit or pull request (refs/pr/5) on the Hub.
     Raises:
-        InputError: `model` is neither a directory nor an id, or huggingface_hub is not installed.
+        InputError: `model` is neither a directory nor an id, `revision` is given for a directory, or huggingface_hub is
+            not installed.
         DownloadError: the download fails.
     """
     # 1. If `model` is a directory, return its path.
