@@ -35,8 +35,7 @@ __all__ += ["attention_summary", "explain", "load"]
 __all__ += ["ConfigError", "DataError", "DivergedError", "InputError", "LostRankError"]
 __all__ += ["ModelError", "NmtError", "OutputError", "StoppedError"]
 
-# Key: a module that is slow to import; value: the public names that it defines. The module is imported when one of
-# these names is first used.
+# Key: a module that is slow to import; value: its public names. A module is imported when a name is first used.
 LAZY = {
     "nmt.decode.options": ("SearchOptions",),
     "nmt.translate.loading": ("load",),
@@ -52,10 +51,7 @@ def __dir__() -> list[str]:
 
 
 def __getattr__(name: str) -> Any:
-    """Return the object with a name in `LAZY`, and import the module that defines this name.
-
-    Because the import happens only here, `import nmt` does not wait for torch.
-    """
+    """Import a public name in `LAZY` when it is first used, so that `import nmt` does not wait for torch."""
     for module, names in LAZY.items():
         if name in names:
             return getattr(import_module(module), name)

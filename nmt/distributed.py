@@ -1,7 +1,7 @@
-"""Ranks: the processes that torchrun starts to train one model together. A process without torchrun is rank 0 of 1.
+"""Communication between ranks, the processes that torchrun starts to train one model together.
 
-Ranks communicate only inside `ranks_joined`. Outside of `ranks_joined`, each process counts as the only rank. If there
-is one rank, this module does not import torch.
+Ranks communicate only inside `ranks_joined`. Outside, each process counts as the only rank. If there is one rank, this
+module does not import torch.
 """
 
 import contextlib
@@ -37,19 +37,18 @@ class Launch(NamedTuple):
 
 
 ALONE = Launch(0, 1, 0)
-# The environment variables that torchrun sets. All values except the last are numbers.
+# The environment variables that torchrun sets. The last is an address, the others are numbers.
 LAUNCH_VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_PORT", "MASTER_ADDR")
-_joined = ALONE  # position of this process among the joined ranks; only `ranks_joined` changes this variable
-# The work object of the last collective. This reference to the object lasts until the next collective, to avoid a
-# deadlock: if gloo's thread dropped the last reference, gloo's thread would wait for the GIL, while the main thread
-# holds the GIL and waits for gloo's thread in destroy_process_group.
+_joined = ALONE  # position among the joined ranks; set only by `ranks_joined`
+# The work object of the last collective. Without this reference, gloo's thread could drop the object, which needs the
+# GIL. This is a deadlock if the main thread holds the GIL and waits for gloo's thread.
 _last_work: Any = None
 
 
 def launched() -> Launch:
     """Return the position of this process from torchrun's environment variables.
 
-    Returns `ALONE` if a variable is missing, or if the value of a numeric variable is not a number.
+    Returns `ALONE` if a variable is missing or malformed.
     """
     *numbers, address = (os.environ.get(name, "") for name in LAUNCH_VARIABLES)
     if not address or not all(map(str.isdecimal, numbers)):
@@ -78,9 +77,9 @@ def n_ranks() -> int:
 
 
 def mine(items: Sequence[Item]) -> Sequence[Item]:
-    """Return this rank's share of the items: with n ranks, every n-th item, beginning at the index `rank()`.
+    """Return this rank's share of the items: every n-th item from index `rank()`. n is the number of ranks.
 
-    If the items are sorted by length, the shares of all ranks have items of about the same lengths.
+    If the items are sorted by length, all ranks get items of similar lengths.
     """
     return items[rank() :: n_ranks()]
 
@@ -119,8 +118,7 @@ def ranks_joined() -> Iterator[None]:
 def _join(launch: Launch) -> None:
     """Create torch's process group.
 
-    A second thread creates the group: the creation waits for the other ranks in torch's C++ code, and a thread that
-    waits there does not handle signals.
+    A second thread waits for the other ranks, so that the main thread can still handle signals.
     """
     import torch
     import torch.distributed as dist
@@ -132,8 +130,8 @@ def _join(launch: Launch) -> None:
     def join() -> None:
         try:
             store, rank, n_ranks = next(rendezvous("env://", timeout=TIMEOUT))
-            # When torchrun restarts the ranks, torchrun's store keeps the entries of the ranks before the restart. A
-            # prefix with the number of restarts gives the new entries other names.
+            # After a restart, torchrun's store still has the old entries. With the prefix, the new entries have other
+            # names.
             store = PrefixStore(f"{_n_restarts()}/{n_ranks}", store)
             backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
             dist.init_process_group(backend, store=store, rank=rank, world_size=n_ranks, timeout=TIMEOUT)
@@ -144,7 +142,7 @@ def _join(launch: Launch) -> None:
     threading.Thread(target=join, name="nmt-join", daemon=True).start()
     try:
         joining.result(WARN_AFTER_S)
-    except TimeoutError:  # the other ranks are late: warn that this rank waits for them, then continue to wait
+    except TimeoutError:  # the other ranks are late: warn, and continue to wait
         address = f"{os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']}"
         log.warning(
             "rank %d of %d waits for the others at %s; if none was started, unset RANK and WORLD_SIZE",
@@ -177,7 +175,7 @@ def unwrapped(model: "nn.Module") -> Any:
 
 
 def gather_numbers(*numbers: float) -> list[list[float]]:
-    """Return the numbers of each rank, in order of ranks. The numbers are sent as float64. Waits for all ranks."""
+    """Return the numbers of each rank, in order of ranks. Waits for all ranks."""
     if n_ranks() == 1:
         return [list(numbers)]
     import torch
@@ -186,16 +184,15 @@ def gather_numbers(*numbers: float) -> list[list[float]]:
 
 
 def gather_items(items: Sequence[Item]) -> list[Item]:
-    """Return all items in their original order, given a share of them on each rank. Waits for all ranks.
+    """Return the items of all ranks in their original order: the inverse of `mine`. Waits for all ranks.
 
-    This function is the inverse of `mine`: `items` is the share that `mine` has returned to this rank. Items are sent
-    as JSON, so tuples arrive as lists.
+    Items are sent as JSON, so tuples arrive as lists.
     """
     if n_ranks() == 1:
         return list(items)
     import torch
 
-    # 1. Pad the JSON of each rank with spaces to the same length: collectives need tensors of equal shapes.
+    # 1. Pad the JSON of each rank with spaces: collectives need tensors of equal shapes.
     content = json.dumps(items).encode()
     (n_bytes,) = max(gather_numbers(len(content)))
     padded = torch.frombuffer(bytearray(content.ljust(int(n_bytes))), dtype=torch.uint8)
@@ -212,7 +209,7 @@ def _gather(tensor: "Tensor") -> "list[Tensor]":
     """Return the tensors of all ranks, in order of ranks. All tensors must have the same shape."""
     import torch.distributed as dist
 
-    # `async_op=True` is used only because the call then returns the work object, to which `_last_work` must refer.
+    # With `async_op=True`, the call returns the work object.
     global _last_work
     gathered = [tensor.clone() for _ in range(n_ranks())]
     _last_work = dist.all_gather(gathered, tensor, async_op=True)

@@ -8,8 +8,7 @@ from collections.abc import Iterator
 class NmtError(Exception):
     """Base class of the errors that users see. `str(error)` is the message, usually a single line.
 
-    `lines` are the parts of the message. Each part is printed on one line: line ends inside a part, for example in a
-    file name, are escaped.
+    `lines` are the lines of the message. A line end inside one of them, for example in a file name, is escaped.
     """
 
     exit_code = 1
@@ -25,7 +24,7 @@ class OutputError(NmtError):
 
 
 class DownloadError(NmtError):
-    """The error that a file cannot be downloaded, or that the downloaded content is not the expected content."""
+    """The error that a download fails or has unexpected content."""
 
 
 class DivergedError(NmtError):
@@ -67,7 +66,7 @@ class ModelError(InputError):
 
 @contextlib.contextmanager
 def os_errors_as(kind: type[NmtError], action: str, *, hint: str) -> Iterator[None]:
-    """Convert errors that the block raises for plain or gzipped files to an error of class `kind`.
+    """Raise an error of class `kind` if the block fails to read or write a file, plain or gzipped.
 
     The message is `cannot ACTION: REASON`, for example `cannot write a.txt: No space left on device`.
     """

@@ -1,9 +1,7 @@
-"""BLEU, chrF and TER with signatures and confidence intervals, paired comparison of systems, and perplexity.
+"""BLEU, chrF and TER with confidence intervals, paired comparison of systems, and perplexity.
 
-sacreBLEU computes all scores, also the scores of resamples. A confidence interval is the bootstrap percentile interval
-of Efron and Tibshirani 1993, chapter 13. Its bounds are two quantiles of the scores of one system on resamples, or of
-the differences between the scores of two systems. Hypotheses are detokenized text. `choose_settings` chooses the
-settings by the language and the script of the references.
+sacreBLEU computes all scores. Hypotheses are detokenized text. Confidence intervals are bootstrap percentile intervals
+(Efron and Tibshirani 1993, chapter 13): their bounds are two quantiles of the scores on resamples of the lines.
 """
 
 import math
@@ -24,12 +22,12 @@ from nmt.languages import base_language
 from nmt.text.scripts import REGIONAL_CHINESE, Script, main_script
 
 DEFAULT_TOKENIZER = "13a"
-SEED = 12345  # seed of the resamples; sacreBLEU's default, so sacreBLEU draws the same resamples
+SEED = 12345  # sacreBLEU's default seed; with it, sacreBLEU draws the same resamples
 QUANTILES = (0.025, 0.975)  # the bounds of a 95 % interval
-N_TOKENIZED = 100  # a text with at least this many lines that end in " ." counts as tokenized, as in sacreBLEU
+N_TOKENIZED = 100  # as in sacreBLEU, a text with this many lines that end in " ." counts as tokenized
 
 # The tokens that TER counts. "words" are separated by spaces. With "characters", each Han character and each
-# punctuation mark is also a token (sacreBLEU's `normalized` with `asian_support`).
+# punctuation mark is also a token, as with sacreBLEU's `normalized` and `asian_support`.
 TerTokens = Literal["words", "characters"]
 
 
@@ -38,12 +36,12 @@ class ScoreSettings:
     """The settings for scoring translations. The defaults are for languages with spaces between words."""
 
     tokenize: str = DEFAULT_TOKENIZER  # sacreBLEU's tokenizer for BLEU
-    ter: TerTokens | None = "words"  # None: TER is left out, because the text has no spaces between words
+    ter: TerTokens | None = "words"  # None: TER is left out, as for text without spaces
     lowercase: bool = False
 
     @property
     def left_out(self) -> str:
-        """Return a message that says why TER is left out; empty if TER is not left out."""
+        """Return a message that says why TER is left out. It is empty if TER is computed."""
         if self.ter is not None:
             return ""
         return "TER is left out: it counts words, and the references have no spaces between words"
@@ -80,8 +78,7 @@ class Difference:
 class SystemScore:
     """The score of one system in a comparison.
 
-    A system with a lower TER is better. So if the score is TER, a positive difference means that the system is worse
-    than the baseline.
+    A lower TER is better. So for TER, a positive difference means that the system is worse.
     """
 
     value: float
@@ -104,18 +101,16 @@ def choose_settings(
     tokenize: str | None = None,
     lowercase: bool = False,
 ) -> ScoreSettings:
-    """Choose the settings for scoring translations, by the script of the references and the code of the language.
+    """Choose the settings for scoring translations by the script of the references and the language code.
 
-    The script is considered first, because the code may be unknown or wrong: the ending of a file name such as test.tgt
-    looks like a code. The code decides in two cases in which the script leaves a choice. First, Han characters may be
-    Chinese or Japanese. Second, if a text has words in a spaced script and words in an unspaced script, the words in
-    one of these scripts may be only names.
+    The script is considered first, because the code may be wrong: it may be the ending of a file name such as test.tgt.
+    The code helps if the text has Han characters, which may be Chinese or Japanese. It also helps if the text mixes
+    spaced and unspaced scripts.
 
     Args:
         language: a code such as zh, th-TH, my_Mymr or zho_Hans; empty if unknown.
         references: one or several lists of lines. If the lines have no letters, only the code decides.
-        tokenize: the tokenizer of sacreBLEU that the user asks for. With `none`, spaces separate the tokens of BLEU and
-            of TER.
+        tokenize: the sacreBLEU tokenizer that the user asks for. With `none`, BLEU and TER split text at spaces.
         lowercase: whether BLEU and chrF ignore case.
     """
     if tokenize == "none":
@@ -131,27 +126,26 @@ def settings_of(script: Script, code: str) -> ScoreSettings:
         case "spaced":
             return ScoreSettings()
         case "Hangul":
-            # Korean has spaces between words, but writers differ in where they write spaces. So BLEU counts characters;
-            # TER counts words.
+            # Writers of Korean differ in where they write spaces, so BLEU counts characters. TER counts words.
             return ScoreSettings("char")
         case "Han":
-            # sacreBLEU's tokenizer `zh` is made for modern Chinese: it does not separate the ideographs beyond the
-            # Basic Multilingual Plane, which regional and literary Chinese use.
+            # sacreBLEU's tokenizer `zh` does not separate ideographs beyond the Basic Multilingual Plane. Regional and
+            # literary Chinese use them.
             return ScoreSettings("char" if code in REGIONAL_CHINESE else "zh", "characters")
         case "kana":
             return ScoreSettings("char", "characters")
         case "unspaced":
-            # TER is left out: sacreBLEU has no setting of TER that separates the letters of these scripts.
+            # TER is left out, because sacreBLEU's TER cannot separate the letters of these scripts.
             return ScoreSettings("char", None)
 
 
 def bleu_tokenizer(language: str, references: Sequence[Sequence[str]] = ()) -> str:
-    """Return sacreBLEU's tokenizer for a target language and, if references are given, for the references' script."""
+    """Return sacreBLEU's tokenizer for a target language. References, if given, are considered first."""
     return choose_settings(language, references).tokenize
 
 
 def tokenized_warning(lines: Sequence[str], name: str, tokenize: str) -> str:
-    """Return a warning if at least `N_TOKENIZED` lines end in " .", as in tokenized text; else "".
+    """Return a warning if at least `N_TOKENIZED` lines end in " .", as in tokenized text. Otherwise return "".
 
     With `--tokenize none`, there is no warning.
     """
@@ -172,12 +166,13 @@ def score(
     ter: TerTokens | None = "words",
     n_bootstrap: int = 0,
 ) -> list[Score]:
-    """Score translations by any of bleu, chrf and ter, against one or several lists of references.
+    """Score translations by bleu, chrf or ter, against one or several lists of references.
 
-    If `ter` is None, TER is left out. `tokenize`, `lowercase` and `ter` are fields of `ScoreSettings`.
+    `tokenize`, `lowercase` and `ter` are fields of `ScoreSettings`.
 
-    Raises DataError if there are no hypotheses, or if a list of references has another number of lines than the
-    hypotheses. Raises ConfigError if sacreBLEU's tokenizer cannot be used, see `sacrebleu_metrics`.
+    Raises:
+        DataError: there are no hypotheses, or a list of references has another number of lines.
+        ConfigError: sacreBLEU's tokenizer cannot be used.
     """
     check_references(references, hypotheses, "hypotheses")
     if not hypotheses:
@@ -193,15 +188,16 @@ def sacrebleu_metrics(
     lowercase: bool = False,
     ter: TerTokens | None = "words",
 ) -> dict[str, Metric]:
-    """Return sacreBLEU's metrics by name: bleu, chrf and, unless `ter` is None, ter. The metrics hold the references.
+    """Return sacreBLEU's metrics by name: bleu, chrf and ter. If `ter` is None, ter is left out.
 
-    TER always ignores case, as in sacreBLEU's command. Raises ConfigError if sacreBLEU has no tokenizer of this name,
-    or if a library that the tokenizer needs is missing.
+    The metrics hold the references. TER always ignores case, as in sacreBLEU's command.
+
+    Raises ConfigError if the tokenizer is unknown, or needs a library that is missing.
     """
     if tokenize not in BLEU.TOKENIZERS:
         raise ConfigError(f"no sacreBLEU tokenizer '{tokenize}'", hint=f"one of {', '.join(sorted(BLEU.TOKENIZERS))}")
     try:
-        # `force` only turns off sacreBLEU's warning about tokenized text: `tokenized_warning` replaces it.
+        # `force` turns off sacreBLEU's warning about tokenized text, which `tokenized_warning` replaces.
         bleu = BLEU(lowercase=lowercase, tokenize=tokenize, force=True, references=references)
     except (RuntimeError, ImportError, OSError) as error:
         reason = " ".join(str(error).split())
@@ -230,9 +226,9 @@ def score_by(metric: Metric, hypotheses: Sequence[str], n_bootstrap: int) -> Sco
 def paired_scores(
     systems: Sequence[Sequence[str]], metrics: Mapping[str, Metric], *, n_trials: int = 1000
 ) -> list[PairedScore]:
-    """Score systems, and compare each system with the first on the same resamples of the lines (Koehn 2004).
+    """Score systems, and compare each with the first by paired bootstrap (Koehn 2004).
 
-    `metrics` come from `sacrebleu_metrics`: each metric holds the references.
+    `metrics` is a result of `sacrebleu_metrics`.
     """
     return [paired_score(systems, metric, n_trials) for metric in metrics.values()]
 
@@ -253,33 +249,29 @@ def paired_score(systems: Sequence[Sequence[str]], metric: Metric, n_trials: int
 
 
 def paired_p_value(difference: float, resampled: NDArray[np.float64], n_lines: int) -> float:
-    """Return the p-value of the difference of two systems, given the differences on resamples of the lines.
+    """Return the p-value of the difference between two systems, given their differences on resamples of the lines.
 
-    A p-value is the probability, under the hypothesis that both systems are equally good, of a difference at least as
-    large as the observed difference. As in sacreBLEU and in Riezler and Maxwell (2005), the p-value is estimated from
-    the absolute differences on resamples. Each of these differences minus their mean is a possible difference under the
-    hypothesis; the observed difference is one more. The p-value is the share of possible differences that are at least
-    as large as the observed difference. Unlike this function, sacreBLEU does not count a resample whose difference
-    equals the observed difference. For systems with equal translations, sacreBLEU's p-value is therefore
-    1 / (number of resamples + 1); the p-value of this function is 1.
+    The null hypothesis is that both systems are equally good. As in sacreBLEU and in Riezler and Maxwell (2005), the
+    absolute differences on resamples are shifted so that their mean is 0. The p-value is the share of shifted
+    differences that are at least as large as the observed difference. The observed difference counts as one more.
+
+    If the translations of both systems are equal, the p-value is 1. sacreBLEU's is 1 / (number of resamples + 1).
     """
-    if difference == 0:  # a p-value of 1: every absolute difference is at least 0
+    if difference == 0:
         return 1.0
     absolute = np.abs(resampled)
     shifted = absolute - absolute.mean()
     n_extreme = int(np.sum(shifted >= abs(difference)))
     p_value = (n_extreme + 1) / (len(resampled) + 1)
-    # A text of n lines has at most n^n different resamples, so a p-value below 1 / n^n has no meaning. If the text has
-    # one line, the p-value is always 1.
+    # A text of n lines has at most n^n different resamples, so a p-value below 1 / n^n has no meaning.
     smallest = float(n_lines) ** -n_lines
     return max(p_value, smallest)
 
 
 def line_statistics(metric: Metric, hypotheses: Sequence[str]) -> NDArray[np.float64]:
-    """Return an array of shape (lines, statistics): what sacreBLEU counts in each line, such as matching n-grams.
+    """Return what sacreBLEU counts in each line, such as matching n-grams: an array (lines, statistics).
 
-    The metric holds the references. The method called here is not public, but sacreBLEU's public methods
-    return neither counts for chrF nor scores of resamples.
+    The metric holds the references. No public method of sacreBLEU returns the counts of chrF.
     """
     return np.array(metric._extract_corpus_statistics(hypotheses, None), dtype=float)
 
@@ -287,14 +279,14 @@ def line_statistics(metric: Metric, hypotheses: Sequence[str]) -> NDArray[np.flo
 def score_of(metric: Metric, statistics: NDArray[np.float64]) -> float:
     """Return sacreBLEU's score of a text. `statistics` is the sum of `line_statistics` over the lines of the text."""
     value = float(metric._compute_score_from_stats(statistics.tolist()).score)
-    # With rounding errors, sacreBLEU's BLEU of a perfect translation can be 100.00000000000004. TER may exceed 100.
+    # Rounding can give a perfect translation a BLEU of 100.00000000000004. TER may exceed 100.
     return value if isinstance(metric, TER) else min(value, 100.0)
 
 
 def resampled_scores(metric: Metric, statistics: Sequence[NDArray[np.float64]], n_trials: int) -> NDArray[np.float64]:
-    """Return an array of shape (systems, n_trials): the scores of all systems on the same resamples of the lines.
+    """Return the scores of all systems on the same resamples of the lines: an array (systems, n_trials).
 
-    A resample has as many lines as the text. Each line of the resample is drawn from all lines, with replacement.
+    A resample has as many lines as the text, drawn with replacement.
     """
     n_lines = len(statistics[0])
     generator = np.random.default_rng(SEED)
@@ -327,7 +319,10 @@ def signature_of(metric: Metric, n_trials: int) -> str:
 
 
 def check_references(references: Sequence[Sequence[str]], lines: Sequence[str], name: str) -> None:
-    """Raise DataError unless each list of references has as many lines as `lines`. Messages call these lines `name`."""
+    """Raise DataError if a list of references has another number of lines than `lines`.
+
+    The message calls these lines `name`.
+    """
     for number, reference in enumerate(references, 1):
         if len(reference) != len(lines):
             message = f"{len(lines)} {name} but {len(reference)} lines in reference {number}"
@@ -344,6 +339,6 @@ def perplexity(log_probs: Sequence[Sequence[float]]) -> float:
 def readable(value: float, digits: int = 2) -> str:
     """Return a loss or a perplexity as text.
 
-    Values of a million or more are written with an exponent: exact digits do not matter, because the model diverged.
+    Values of a million or more, as of a diverged model, are written with an exponent.
     """
     return f"{value:.{digits}e}" if value >= 1e6 else f"{value:.{digits}f}"

@@ -1,7 +1,7 @@
 """Atomic writes of files and directories, locks, hashes, and a cache.
 
-An atomic write creates a temporary file in the same directory, syncs it to disk and renames it. So other processes see
-either the old or the new content, never a part of the new content.
+An atomic write creates a temporary file in the same directory, syncs it to disk and renames it. Other processes see
+either the old or the new content.
 """
 
 import contextlib
@@ -26,12 +26,11 @@ from nmt.errors import InputError, NmtError, OutputError, os_errors_as
 # A temporary file or directory is named NAME + TEMP_MARK + process id. While a directory is replaced, the old
 # directory is named NAME + OLD_MARK + process id.
 TEMP_MARK, OLD_MARK = ".tmp.", ".nmt-old."
-# Writes to these paths use a copy of the descriptor: on Linux, opening the path of a redirected stdout or stderr would
-# overwrite the file from its beginning.
+# Write to these paths through their descriptors. On Linux, opening them would overwrite a redirected file.
 DESCRIPTORS = {Path("/dev/stdout"): 1, Path("/dev/stderr"): 2}
 WRITE_HINT = "check that the directory exists, that you may write there and that the disk has room"
-DAY_S = 24 * 3600  # an entry of the cache that was used within this time is not removed
-# If the cache is larger than this, the entries that have not been used for the longest time are removed.
+DAY_S = 24 * 3600  # entries of the cache that were used within this time are kept
+# If the cache is larger than this, the entries that were used least recently are removed.
 MAX_CACHE_BYTES = 2_000_000_000  # size of about 200 converted models of 2.35M parameters, or of the text of 10M pairs
 
 
@@ -64,7 +63,7 @@ def read_capped(path: Path, n_bytes: int) -> bytes:
 
 
 def parse_json(content: str | bytes) -> Any:
-    """Parse untrusted JSON. Raises ValueError if the JSON is invalid, or if its values are nested too deeply."""
+    """Parse untrusted JSON. Raises ValueError if it is invalid or nested too deeply."""
     try:
         return json.loads(content)
     except RecursionError as error:
@@ -72,9 +71,9 @@ def parse_json(content: str | bytes) -> Any:
 
 
 def check_deflated(archive: Any) -> None:
-    """Raise ValueError unless all members of a `ZipFile` are stored, or compressed with Deflate.
+    """Raise ValueError if a member of a `ZipFile` is compressed by another method than Deflate.
 
-    For other compression methods, zipfile cannot limit how much is decompressed at once.
+    zipfile cannot limit how much other methods decompress at once.
     """
     for member in archive.infolist():
         if member.compress_type not in (ZIP_STORED, ZIP_DEFLATED):
@@ -90,8 +89,9 @@ def is_special(path: Path) -> bool:
 def atomic_writer(path: Path) -> Iterator[BinaryIO]:
     """Open a temporary file for writing. If the block succeeds, the temporary file replaces the file at `path`.
 
-    The new file gets the mode of the old file. Special files, see `is_special`, are written in place. Temporary files
-    of `path` that killed processes have left are removed. Raises OutputError if the file cannot be written.
+    The new file gets the mode of the old file. A special file (see `is_special`) is written in place.
+
+    Raises OutputError if the file cannot be written.
     """
     if is_special(path):
         target = os.dup(DESCRIPTORS[path]) if path in DESCRIPTORS else path
@@ -120,9 +120,9 @@ def atomic_writer(path: Path) -> Iterator[BinaryIO]:
 
 @contextlib.contextmanager
 def _errors_of(*paths: Path) -> Iterator[None]:
-    """Convert an OSError about these paths to an OutputError that names the first path; the other paths are temporary.
+    """Convert an OSError about one of these paths to an OutputError that names the first path.
 
-    An error that names another file, which the block uses, is not converted. Nor is the error of a closed pipe.
+    Errors about other files, and the error of a closed pipe, are not converted.
     """
     try:
         yield
@@ -147,7 +147,7 @@ def atomic_write(path: Path, content: bytes | str) -> None:
 
 
 def append_whole(path: Path, content: bytes) -> None:
-    """Append `content` to a file. If the disk has no room for all of `content`, append nothing; raise OutputError."""
+    """Append all of `content` to a file. If the disk has no room for it, append nothing and raise OutputError."""
     writing = os_errors_as(OutputError, f"write {path}", hint="check the disk")
     with writing, path.open("ab", buffering=0) as file:
         size = file.tell()
@@ -171,15 +171,15 @@ def atomic_directory(path: Path) -> Iterator[Path]:
             yield temp
             for written in (*temp.iterdir(), temp):
                 sync(written)
-            # 2. Rename the old directory, then the new directory: no single step replaces a directory that has files.
+            # 2. Rename the old directory, then the new one: a rename cannot replace a directory that has files.
             if path.exists():
                 shutil.rmtree(old, ignore_errors=True)
                 path.rename(old)
             temp.rename(path)
             sync(path.parent)
-            sweep_temps(path.parent, path.name, OLD_MARK)  # only now: before, an old directory may be the only copy
+            sweep_temps(path.parent, path.name, OLD_MARK)  # not earlier: an old directory may be the only copy
     finally:
-        # If only the first rename has been done, undo it.
+        # If only the old directory has been renamed, undo this.
         if old.exists() and not path.exists():
             old.rename(path)
         for rest in (temp, old):
@@ -202,11 +202,11 @@ def sync(path: Path) -> None:
 def sweep_temps(directory: Path, name: str = "", mark: str = TEMP_MARK) -> None:
     """Remove temporary files and directories that killed processes have left in `directory`.
 
-    If `name` is not empty, remove only the temporary files and directories of the file or directory `name`.
+    If `name` is not empty, remove only those of the file or directory `name`.
     """
     for stale in directory.glob(f"{glob.escape(name) or '*'}{mark}*"):
         _, _, process = stale.name.rpartition(mark)
-        # Skip files that have no mark of nmt, because another program has made them.
+        # Skip files of other programs, and of processes that are still running.
         if not re.fullmatch("[0-9]{1,7}", process) or is_running(int(process)):
             continue
         if stale.is_dir():
@@ -218,7 +218,7 @@ def sweep_temps(directory: Path, name: str = "", mark: str = TEMP_MARK) -> None:
 
 def is_running(process: int) -> bool:
     """Return whether a process with this id runs on this machine."""
-    if os.name == "nt":  # os.kill would end the process. False is safe: open files cannot be removed
+    if os.name == "nt":  # os.kill would end the process. False does no harm: open files cannot be removed
         return False
     try:
         os.kill(process, 0)  # signal 0 is not sent; the call fails if there is no such process
@@ -230,11 +230,13 @@ def is_running(process: int) -> bool:
 def cache_directory() -> Path:
     """Return the cache directory, and make it if it is missing.
 
-    If NMT_CACHE is set, its value is the path of the cache directory. Otherwise the path is `nmt` in XDG_CACHE_HOME, or
-    in ~/.cache if XDG_CACHE_HOME is not set. Raises OutputError if this process cannot write there, and InputError if
-    other users can change the content of the directory.
+    The path is NMT_CACHE if this variable is set. Otherwise it is XDG_CACHE_HOME/nmt or ~/.cache/nmt.
+
+    Raises:
+        OutputError: this process cannot write there.
+        InputError: other users can change the content of the directory.
     """
-    # 1. Find the path. If a symlink changes later, the result stays the same.
+    # 1. Find the path.
     named = os.environ.get("NMT_CACHE")
     home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")  # noqa: PTH111 - never fails
     path = Path(os.path.realpath(named or f"{home}/nmt"))
@@ -255,14 +257,14 @@ def cache_directory() -> Path:
 def cached(
     kind: str, made_from: object, make: Callable[[Path], None], is_whole: Callable[[Path], bool] = lambda _: True
 ) -> Path:
-    """Return the directory of a cache entry. If the entry is missing or damaged, make it while other processes wait.
+    """Return the directory of a cache entry. If the entry is missing or damaged, make it.
 
-    If the cache is too large, old entries are removed, see `MAX_CACHE_BYTES`. Another process may also remove the
-    returned entry, so the caller should open the files of the entry at once.
+    If the cache is too large, old entries are removed. Another process may remove this entry, too, so the caller should
+    open its files at once.
 
     Args:
         kind: the first part of the entry's name.
-        made_from: a JSON value that determines the content. The hash of this value is the second part of the name.
+        made_from: a JSON value that determines the content. Its hash is the second part of the name.
         make: a function that writes the content to an empty directory.
         is_whole: a function that returns whether the entry in a directory is undamaged.
     """
@@ -283,7 +285,7 @@ def _remove_unused(directory: Path) -> None:
     """Remove old cache entries, see `MAX_CACHE_BYTES`. Keep the lock files: another process may wait for a lock."""
     digest = "[0-9a-f]" * 20
     locks = sorted(directory.glob(f"*-{digest}.lock"), key=_last_use, reverse=True)  # most recently used first
-    n_bytes = 0  # size of this entry and all entries before it in `locks`
+    n_bytes = 0  # size of the entries so far
     for lock in locks:
         entry = lock.with_suffix("")
         n_bytes += sum(file.stat().st_size for file in entry.glob("*"))
@@ -301,9 +303,11 @@ def _last_use(lock: Path) -> float:
 def locked(path: Path, *, holder: str = "process", setting: str = "", wait: bool = False) -> Iterator[None]:
     """Hold a lock on the file `path` during the block. If the process is killed, the kernel releases the lock.
 
-    If another process holds the lock, wait until it is released; if `wait` is False, raise InputError instead. The
-    message contains `holder`, which says what kind of process holds the lock, and `setting`, with which the user can
-    choose another directory.
+    If another process holds the lock, wait for it. If `wait` is False, raise InputError instead.
+
+    Args:
+        holder: what the message calls the other process.
+        setting: the setting with which the user can choose another directory; part of the hint.
     """
     other = f"another directory with {setting}" if setting else "another directory"  # for the hints of both errors
     try:

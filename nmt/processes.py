@@ -21,8 +21,8 @@ from nmt.errors import LostRankError
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-MIN_ITEMS = 6  # minimum number of items for child processes: starting them takes longer than work on fewer items
-MAX_PROCESSES = 16  # more child processes would only wait: the parent reads and writes the items of all of them
+MIN_ITEMS = 6  # with fewer items, starting child processes takes longer than the work
+MAX_PROCESSES = 16  # more children would wait for the parent, which sends and receives all items
 
 M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_MAX, M_ARENA_MAX = -1, -2, -4, -8  # options of mallopt, from glibc's malloc.h
 
@@ -30,7 +30,7 @@ M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_MAX, M_ARENA_MAX = -1, -2, -4, -8  # options
 class Stopped(KeyboardInterrupt):
     """The exception for Ctrl-C and SIGTERM.
 
-    While this exception passes through `finally` blocks, the blocks remove temporary files and end child processes.
+    When it is raised, `finally` blocks remove temporary files and end child processes.
     """
 
     def __init__(self, number: int) -> None:
@@ -50,7 +50,7 @@ def stop_on_signals() -> None:
 def keep_stderr_open() -> None:
     """If stderr is closed, open /dev/null in its place.
 
-    Otherwise the next file that is opened would get descriptor 2, and messages to stderr would be written to this file.
+    Otherwise the next file that is opened would get descriptor 2, and messages would be written to it.
     """
     if sys.stderr is None:
         null = os.open(os.devnull, os.O_WRONLY)
@@ -63,8 +63,8 @@ def keep_stderr_open() -> None:
 def _stop(number: int, _frame: FrameType | None) -> None:
     """Raise `Stopped`. During an import, end the process at once instead.
 
-    The reason: some libraries catch exceptions during imports. For example, torch would catch `Stopped` while it
-    imports numpy. Then the signal would be lost, and torch would continue with a broken numpy.
+    Some libraries catch exceptions during imports. For example, torch would catch `Stopped` while it imports numpy, and
+    continue with a broken numpy.
     """
     for module in list(sys.modules.values()):
         spec = getattr(module, "__spec__", None)
@@ -80,16 +80,15 @@ def set_environment_variables(threads: int = 0) -> None:
 
     Variables that the user has set are kept, except OMP_NUM_THREADS.
 
-    - GOMP_SPINCOUNT (iterations) on Linux and KMP_BLOCKTIME (milliseconds) on macOS and Windows let waiting OpenMP
-      threads spin briefly, and then sleep. By default, these threads spin for milliseconds: if another program uses a
-      core, 200 sentences then take 6 times as long. If the threads slept at once, one sentence would take 2.5 times as
-      long.
-    - ONEDNN_PRIMITIVE_CACHE_CAPACITY and LRU_CACHE_CAPACITY let oneDNN and torch cache 128 compiled bf16 matmuls
-      instead of 1,024. A training step needs about 30.
-    - OMP_NUM_THREADS is set to `threads`. If `threads` is 0, the user's value is kept if it is valid. An invalid value,
-      on which CTranslate2 would fail, is replaced by the number of usable cores.
-    - If `threads` is not 0, MKL_DYNAMIC is set to FALSE. Otherwise MKL would lower the number of threads to the number
-      of cores, and torch would use this lower number.
+    - GOMP_SPINCOUNT (iterations, on Linux) and KMP_BLOCKTIME (milliseconds, on macOS and Windows) limit how long
+      waiting OpenMP threads spin. The default is too long if another program uses a core: 200 sentences then take 6
+      times as long. Without spinning, one sentence would take 2.5 times as long.
+    - ONEDNN_PRIMITIVE_CACHE_CAPACITY and LRU_CACHE_CAPACITY limit the caches of oneDNN and torch to 128 compiled bf16
+      matmuls. A training step needs about 30.
+    - OMP_NUM_THREADS is set to `threads`. If `threads` is 0, a valid value of the user is kept. An invalid value, on
+      which CTranslate2 would fail, is replaced by the number of usable cores.
+    - MKL_DYNAMIC is set to FALSE if `threads` is not 0. Otherwise MKL would lower the number of threads to the number
+      of cores.
     """
     if "OMP_WAIT_POLICY" not in os.environ:
         os.environ.setdefault("GOMP_SPINCOUNT", "20000")
@@ -110,11 +109,12 @@ def prepare_torch() -> None:
 
 
 def keep_freed_memory() -> None:
-    """Let glibc's malloc keep large blocks that torch frees, unless the user has set one of malloc's variables.
+    """Let glibc's malloc keep large blocks that torch frees. Do nothing if the user has set one of malloc's variables.
 
-    Otherwise, the system has to map and clear the pages of each tensor of more than 32 MB, which takes 4 to 20 % of a
-    training step. Peak memory increases by up to 3 %. Do not call this function for CTranslate2: all of its threads
-    would contend for a single heap, and a greedy search in int8 would take 1.4 times as long.
+    By default, the system maps and clears the pages of each tensor over 32 MB. This takes 4 to 20 % of a training step.
+    Keeping the blocks raises peak memory by up to 3 %.
+
+    Do not call this function for CTranslate2: its threads would contend for the single heap.
     """
     chosen = [name for name in os.environ if name.startswith(("MALLOC_", "GLIBC_TUNABLES"))]
     if sys.platform != "linux" or chosen:
@@ -162,10 +162,8 @@ def environment(variables: Mapping[str, str]) -> Iterator[None]:
 def in_parallel(work: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
     """Yield `work(item)` for each item, in order, computed by one child process per usable core.
 
-    There are at most `MAX_PROCESSES` children. If there are fewer than `MIN_ITEMS` items, this process computes all
-    results. Each child receives `work`, which may hold tokenizers, only once, then one item at a time. A child exits
-    when its pipe closes. `ProcessPoolExecutor` is not used, because it would pickle `work` with each item, and its
-    processes would outlive a parent that is killed.
+    Fewer than `MIN_ITEMS` items are computed in this process. `ProcessPoolExecutor` is not used, because it would
+    pickle `work`, which may hold tokenizers, with each item. Its processes would also outlive a killed parent.
     """
     stream = iter(items)
     first_items = list(itertools.islice(stream, MIN_ITEMS))
@@ -174,12 +172,12 @@ def in_parallel(work: Callable[[Item], Result], items: Iterable[Item]) -> Iterat
         return
     context = multiprocessing.get_context("spawn")  # forking a process with threads may deadlock
     n_processes = min(usable_cores(), MAX_PROCESSES)
-    pipes: deque[Connection] = deque()  # one per child, in the order in which the children got their present items
+    pipes: deque[Connection] = deque()  # one per child; the child with the oldest item is first
     processes = []
     try:
         for item in itertools.chain(first_items, stream):
             if len(pipes) == n_processes:
-                # Wait for the child that has worked longest on its item. This child gets the new item next.
+                # Wait for the oldest item. Its child gets the new item next.
                 yield pipes[0].recv()
                 pipes.rotate(-1)
             else:
@@ -204,7 +202,7 @@ def in_parallel(work: Callable[[Item], Result], items: Iterable[Item]) -> Iterat
 
 
 def _serve(work: Callable[[Any], Any], pipe: Connection) -> None:
-    """Run in a child process: receive items, and send back `work(item)` for each item, until the pipe closes."""
+    """Run in a child process: receive items and send back `work(item)`, until the pipe closes."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes; the parent handles it
     with contextlib.suppress(EOFError, ConnectionError):
         while True:

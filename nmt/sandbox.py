@@ -1,8 +1,7 @@
 """A check of untrusted files: a child process loads each file once before this process loads it.
 
-C++ libraries read tokenizers and exports, and a damaged file can crash these libraries. The cache directory records the
-hashes of files that were loaded successfully, and of tokenizers that nmt trained. Files with recorded hashes are not
-checked again.
+A damaged file can crash the C++ libraries that read tokenizers and exports. The cache directory records the hashes of
+files that can be loaded. These files are not checked again.
 """
 
 import contextlib
@@ -21,18 +20,20 @@ from nmt.processes import child_variables
 log = logging.getLogger("nmt")
 
 TIMEOUT_S = 60
-MAX_BYTES = 2_000_000_000  # limit of the child's address space if the file is empty
-MAX_BYTES_PER_BYTE = 100  # number of bytes by which each byte of the file raises the limit `MAX_BYTES`
+MAX_BYTES = 2_000_000_000  # limit of the child's address space for an empty file
+MAX_BYTES_PER_BYTE = 100  # each byte of the file raises the limit by this number
 SAMPLE = "Ein Hund läuft. 我 喜欢 茶  \t\u2028\x85 👩‍👩‍👧 \ufeffא ﬁ <s> 0x00 \x01"
 
 
 def check_loadable(library: str, name: str, content: bytes, directory: str = "") -> None:
-    """Load a file in a child process, unless a record says that it can be loaded. Raises ModelError if loading fails.
+    """Check in a child process that a library can load a file. Raises ModelError if loading fails.
+
+    A file that is recorded as loadable is not checked again.
 
     Args:
         library: `sentencepiece`, which loads `content`, or `ctranslate2`, which loads `directory`.
         name: the name of the file in messages.
-        content: the bytes of the file or, for a directory, a list of the files in it and their hashes.
+        content: the bytes of the file. For a directory, a list of its files and their hashes.
     """
     mark = _mark(library, content)
     if mark.exists():
@@ -45,7 +46,7 @@ def check_loadable(library: str, name: str, content: bytes, directory: str = "")
         code = subprocess.run(command, input=content, stdout=null, stderr=null, env=env, timeout=TIMEOUT_S).returncode
     except subprocess.TimeoutExpired as error:
         raise ModelError(f"{name} takes over {TIMEOUT_S} s to load", hint="check that it is the right file") from error
-    # 2. The library has raised an exception, or crashed.
+    # 2. Raise an error if the library has raised an exception, or crashed.
     if code:
         hint = "get it from its source again, or make it again"
         raise ModelError(f"{name} is damaged or not in the format of {library}", hint=hint)
@@ -54,7 +55,7 @@ def check_loadable(library: str, name: str, content: bytes, directory: str = "")
 
 
 def is_known(library: str, content: bytes) -> bool:
-    """Return whether `check_loadable` has loaded this content, or `mark_loadable` has recorded it."""
+    """Return whether a record says that the library can load this content."""
     return _mark(library, content).exists()
 
 
@@ -65,7 +66,7 @@ def mark_loadable(library: str, content: bytes) -> None:
 
 
 def _mark(library: str, content: bytes) -> Path:
-    """Return the path of a file whose existence records that this version of the library can load the content."""
+    """Return the path of a record: the file exists if this version of the library can load the content."""
     try:
         version, digest = metadata.version(library), sha256(content)
         return cache_directory() / f"{library}-{version}-{digest}"

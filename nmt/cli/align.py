@@ -30,7 +30,7 @@ def align(
     from nmt.translate.align import align
 
     pairs = ((WordText.split(pair.source), WordText.split(pair.target)) for pair in iter_pairs([src], [ref]))
-    # `align` and the loop below both need each pair, and `align` reads a window of pairs ahead of the loop.
+    # `align` and the loop below both need each pair, and `align` reads ahead.
     to_align, to_print = tee(pairs)
     aligned = zip(to_print, align(translator.engine, translator.tokenizers, to_align), strict=True)
     with streams.open_output(output) as out:

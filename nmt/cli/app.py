@@ -1,7 +1,11 @@
-"""The entry point of the command line, which registers the commands, catches errors and sets the exit code.
+"""The entry point of the command line. It registers the commands, prints errors and sets the exit code.
 
-Exit codes: 0 success; 1 failure; 2 an error in the user's files, config or arguments; 130 Ctrl-C; 143 SIGTERM. If the
-process that reads stdout closes the pipe, the command ends with exit code 0 and prints no error.
+Exit codes:
+    0: success. A closed pipe on stdout counts as success.
+    1: failure.
+    2: an error in the user's files, config or arguments.
+    130: Ctrl-C.
+    143: SIGTERM.
 """
 
 import contextlib
@@ -46,18 +50,17 @@ HELP = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 
 
 def with_shared_options(function: Command) -> Command:
-    """Return a command that runs `function`, with the additional options -q and -v.
+    """Return a command that runs `function` and also has the options -q and -v.
 
-    If `function` has the option --device, the command also gets the option --threads. The additional options take
-    effect before `function` runs.
+    A command with --device gets --threads, too.
     """
 
     @functools.wraps(function)
     def command(*, threads: int = 0, quiet: bool, verbose: bool, **options: Any) -> None:
-        # Set the variables before torch is imported, because torch reads the number of threads from the environment.
+        # Set the number of threads before torch is imported, because torch reads it from the environment.
         set_up_logging(quiet, verbose)
         set_environment_variables(threads)
-        # Refuse torchrun for all commands but `nmt train`, because all ranks would write the same output.
+        # In any command but `nmt train`, all ranks would write the same output.
         if launched().n_ranks > 1 and function is not train:
             raise InputError("torchrun is for nmt train only", hint="start a command for each part of a file instead")
         function(**options)
@@ -90,14 +93,11 @@ COMMANDS += [compare, score, align, config, report, info, prune, export, import_
 
 
 def name_of(function: Command) -> str:
-    """Return the name of a command from its function.
-
-    Two functions have other names than their commands, because Python has the builtin `eval` and the keyword `import`.
-    """
+    """Return the name of a command. The functions of `eval` and `import` have other names."""
     return {evaluate: "eval", import_: "import"}.get(function, function.__name__)
 
 
-# The help is plain text, because importing rich takes 0.08 s, and rich squeezes the options of a command into columns.
+# The help is plain text, because rich takes 0.08 s to import and squeezes the options into columns.
 app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=None, context_settings=HELP)
 for command in COMMANDS:
     app.command(name_of(command))(with_shared_options(command))
@@ -117,11 +117,11 @@ def nmt(
 
 
 def main() -> None:
-    """Run the command that the arguments name, and exit with the command's exit code."""
+    """Run the command in the arguments, and exit with its exit code."""
     for stream in (sys.stdout, sys.stderr):  # write UTF-8 and \n on every operating system
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(encoding="utf-8", errors="backslashreplace", newline="\n")
-    try:  # not app(), which would handle closed pipes, usage errors and EOFError in its own way
+    try:  # app() would handle closed pipes, usage errors and EOFError in its own way
         # 1. Run the command.
         with typer.main.get_command(app).make_context("nmt", sys.argv[1:]) as context:
             context.command.invoke(context)
@@ -137,10 +137,9 @@ def main() -> None:
     except NmtError as error:
         fail(error)
     except OSError as error:
-        # An OSError without a number comes from Python code, not from the operating system, so it is a bug.
+        # An OSError without a number does not come from the operating system, so it is a bug.
         if error.errno is None:
             raise
-        # If the error names a file, this file cannot be used: for example, its name is too long or access is denied.
         if error.filename is not None:
             fail(InputError(f"cannot use {error.filename}: {error.strerror}", hint="check the path and permissions"))
         fail(OutputError(f"cannot write the output: {error.strerror}", hint="check that the disk is not full"))
@@ -149,14 +148,13 @@ def main() -> None:
 def fail_usage(error: Any) -> NoReturn:
     """Print what is wrong with the arguments and how to correct them. Without arguments, print the help."""
     message = " ".join(error.format_message().split())
-    # The arguments are empty.
+    # There are no arguments.
     if message.startswith("Usage: "):
         error.show()
         sys.exit(2)
-    # A command has wrong arguments.
     command = error.ctx.command_path if error.ctx else "nmt"
     hint = f"`{command} --help` lists what is allowed"
-    # With `nmt translate`, mistakes in the argument TEXT are common, so the hint says more about TEXT.
+    # Mistakes in the TEXT of `nmt translate` are common.
     if command == "nmt translate":
         hint += "; put -- before a TEXT that begins with a dash"
         if "extra argument" in message:
@@ -165,9 +163,9 @@ def fail_usage(error: Any) -> NoReturn:
 
 
 def fail(error: NmtError) -> NoReturn:
-    """Print each line of the error message, then the hint, and exit with the error's exit code."""
+    """Print an error and its hint, and exit with the error's exit code."""
     rank = 0
-    with contextlib.suppress(ConfigError):  # if launched() raised `error`, it raises the same error here
+    with contextlib.suppress(ConfigError):  # launched() fails again if `error` came from it
         rank = launched().rank
     # All ranks raise these errors, but only the first rank prints them.
     if rank and isinstance(error, (DivergedError, LostRankError, StoppedError)):
@@ -183,10 +181,10 @@ def fail(error: NmtError) -> NoReturn:
 
 
 def close_stdout() -> None:
-    """Flush stdout if possible, then redirect stdout to /dev/null, so that Python's flush at exit does not fail."""
+    """Flush stdout, then redirect it to /dev/null, so that Python's flush at exit cannot fail."""
     if sys.stdout is not None:
         with contextlib.suppress(OSError):
             sys.stdout.flush()
-        # Do not close the descriptor: a file that is opened later could then get the descriptor number of stdout.
+        # Do not close the descriptor, because a file that is opened later could get its number.
         with Path(os.devnull).open("wb") as nowhere:
             os.dup2(nowhere.fileno(), sys.stdout.fileno())

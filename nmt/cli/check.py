@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from nmt.corpus.check import CheckReport
     from nmt.corpus.reading import CorpusFiles
 
-MAX_LINES_IN_PAGE = 1_000  # maximum number of line numbers per finding in the HTML page
+MAX_LINES_IN_PAGE = 1_000  # maximum number of lines that the HTML page lists for a finding
 
 
 def check(
@@ -79,7 +79,7 @@ def write_copies(report: "CheckReport", corpora: "list[CorpusFiles]", directory:
 def corpora_of_config(
     file: Path, overrides: list[str], languages: str, *, is_fixed: bool
 ) -> tuple[list["CorpusFiles"], tuple[str, str]]:
-    """Return the corpora of one direction, the training corpus first, and the declared source and target language."""
+    """Return the corpora of one direction, and its source and target language. The training corpus comes first."""
     from nmt.config import chosen_direction, language, load_config
     from nmt.corpus.reading import CorpusFiles
     from nmt.train.corpora import all_corpora, corpus_paths
@@ -90,7 +90,7 @@ def corpora_of_config(
         raise InputError(message, hint="clean each corpus by itself: nmt check SRC TGT --fix DIR")
     # A config of several languages is checked in one direction.
     direction = chosen_direction(config.data, config.data.targets, languages)
-    # Files that are used together are checked as one corpus, so the files of data.mix belong to the training corpus.
+    # The files of data.mix belong to the training corpus.
     joined: dict[str, CorpusFiles] = {}
     for name, files in all_corpora(config).items():
         if direction in ("", files.languages):
@@ -101,7 +101,7 @@ def corpora_of_config(
             corpus.target.extend(target)
     if "train" not in joined:
         raise InputError(f"{file} has no training pairs for {direction}", hint="name another direction with -l")
-    # Take the languages of the chosen direction. If no direction was chosen, take the languages in the config.
+    # Take the languages of the chosen direction. Without a direction, take those of the config.
     declared = language(config.data, "source"), language(config.data, "target")
     if direction:
         source_language, _, target_language = direction.rpartition("-")

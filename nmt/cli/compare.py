@@ -53,7 +53,7 @@ def compare(
     test_set = read_test_set(src, ref, configs)
     if not test_set.references[0]:
         raise DataError(f"nothing to compare: {test_set.reference_names[0]} is empty", hint="give at least one line")
-    # The source lines may be missing if all systems are files of translations.
+    # Files of translations can be compared without the source lines.
     if not test_set.sources and any(map(is_model, systems)):
         raise InputError("a model needs the source lines", hint="add --src FILE")
     # 2. Read or make the translations of each system.
@@ -63,7 +63,7 @@ def compare(
         if is_model(path):
             paths = options.model_paths([path], always_log=True)
             translator = options.load_translator(paths, device, engine=engine, languages=None)
-            # If this model has several directions, choose one. `languages` may apply only to another system.
+            # -l applies only to the models with several directions.
             translator = translator.to(languages if translator.tokenizers.source.targets else "")
             search = search_for_scores(translator, beam)
             hypotheses = translate_all(translator, test_set.sources, search, batch_size)

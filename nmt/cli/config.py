@@ -31,7 +31,7 @@ def config(
             raise ConfigError("overrides change the values of a file", hint="name it with --of CONFIG")
         print(*columns(rows), sep="\n")
         return
-    # With a file, print the values of its settings. If `key` is a complete key, print only the value of this key.
+    # With a file, print the values of its settings. For a complete key, print only the value.
     config = load_config(of, overrides or [])
     known = dict(values(config)) | chosen_by_training(config)
     if key in known:

@@ -50,11 +50,11 @@ def download(
 
 
 def languages_of_corpus(corpus: "Corpus", lang_pair: str | None) -> Sequence[str]:
-    """Return the two languages of the option -l, or without -l, the first two languages of the corpus."""
+    """Return the two languages of -l. By default, these are the first two languages of the corpus."""
     if lang_pair is None:
         return corpus.languages[:2]
     languages = lang_pair.split("-")
-    # There must be two different languages, and the corpus must have both.
+    # Two different languages of the corpus are needed.
     if len(set(languages)) != 2 or not set(languages) <= set(corpus.languages):
         hint = f"two of {' '.join(corpus.languages)}, as in -l {'-'.join(corpus.languages[:2])}"
         raise InputError(f"{corpus.name} is not in '{lang_pair}'", hint=hint)
@@ -62,7 +62,7 @@ def languages_of_corpus(corpus: "Corpus", lang_pair: str | None) -> Sequence[str
 
 
 def files_of_config(config_file: str, lang_pair: str | None) -> dict[str, list[str]]:
-    """Return the names of the files that a config uses, without .gz, as {name of the corpus: names of the files}."""
+    """Return the files that a config uses, as {name of a corpus: file names without .gz}."""
     from nmt.config import load_config
     from nmt.corpus.catalog import CORPORA
     from nmt.train.corpora import all_corpora, root_of
@@ -79,7 +79,7 @@ def files_of_config(config_file: str, lang_pair: str | None) -> dict[str, list[s
         if corpus is None:
             hint = f"data.root of a corpus that can be downloaded is one of: {', '.join(CORPORA)}"
             raise InputError(f"{config_file} uses no corpus that can be downloaded", hint=hint)
-        # Each file must be gzipped and must be a file of the corpus, because only such files can be downloaded.
+        # Only gzipped files of the corpus can be downloaded.
         offered = corpus.files(corpus.languages)
         names = wanted.setdefault(corpus.name, [])
         for file in (*files.source, *files.target):
@@ -93,7 +93,7 @@ def files_of_config(config_file: str, lang_pair: str | None) -> dict[str, list[s
 
 
 def table_of_corpora() -> list[str]:
-    """Return the table of the catalog as lines: a line with column names, then one line per corpus."""
+    """Return the lines of a table with one row per corpus."""
     from nmt.cli.tables import columns
     from nmt.corpus.catalog import CORPORA
 

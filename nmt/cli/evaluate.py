@@ -27,9 +27,9 @@ Figures = dict[str, Any]  # the JSON object that --json prints for one direction
 
 
 class Tested(NamedTuple):
-    """A direction that is tested, with its translator."""
+    """A direction to test."""
 
-    direction: str  # the direction, such as de-en; empty if the model has only one direction
+    direction: str  # a direction such as de-en; empty if the model has only one
     translator: "Translator | None"  # None if the translations are given
     configs: "list[Config]"  # at most one config, which names the test set
 
@@ -93,7 +93,7 @@ def evaluate(
             streams.log.info("%s%s", f"{direction}: " if direction else "", settings.left_out)
         scores = score(hypotheses, test_set.references, METRICS, **asdict(settings), n_bootstrap=bootstrap)
         figures = {"n_lines": len(hypotheses), **figures, "scores": [asdict(metric) for metric in scores]}
-        # 4. Save the scores in the model's run. Scores of an ensemble or of given translations belong to no run.
+        # 4. Save the scores of a single model in its run.
         if translator is not None and translator.run is not None and len(paths) == 1:
             keep_scores(translator.run, model_hash, test_set, figures)
         # 5. Print the scores.
@@ -107,18 +107,16 @@ def evaluate(
 
 
 def directions_to_test(loaded: "Translator", languages: str, *, is_given: bool) -> list[Tested]:
-    """Return the directions to test.
+    """Return the directions of data.test that match `languages`.
 
-    By default, these are the directions of data.test that match `languages`. If a test set is given, or if no direction
-    of data.test matches, `languages` is the only direction. If the model has only one direction, `Tested.direction` is
-    empty.
+    If none matches or a test set is given, `languages` is the only direction.
     """
     from nmt.config import is_meant
 
     config = loaded.run.read_config() if loaded.run else None
     if config is None or not config.data.directions:
         return [Tested("", loaded.to(languages), [config] if config else [])]
-    # A given test set has only one direction, so the directions of data.test do not matter.
+    # A given test set has only one direction.
     known = [] if is_given else [corpus.languages for corpus in config.data.test]
     chosen = [direction for direction in known if not languages or is_meant(direction, languages)]
     chosen = list(dict.fromkeys(chosen)) or [languages]
@@ -126,21 +124,19 @@ def directions_to_test(loaded: "Translator", languages: str, *, is_given: bool) 
 
 
 def model_figures(translator: "Translator", test_set: TestSet, search: "TranslationOptions") -> Figures:
-    """Return the figures that need the model: beam size, engine and perplexity."""
+    """Return the beam size, the engine, and the perplexity of the first reference."""
     from nmt.evaluate import perplexity
 
     log_probs = translator.reference_log_probs(test_set.sources, test_set.references[0])
-    # Compute the perplexity of the first reference.
     per_piece = perplexity(log_probs)
     finite = per_piece if math.isfinite(per_piece) else None  # JSON has no infinity
     return {"beam": search.beam, "engine": translator.engine_for(search).name, "perplexity": finite}
 
 
 def print_scores(title: str, scores: "Sequence[Score]", figures: Figures) -> None:
-    """Print the scores of a direction. If a model was used, also print engine and perplexity."""
+    """Print the scores under a title. If a model was used, also print engine and perplexity."""
     from nmt.evaluate import readable
 
-    # `title` is the direction if there are several directions. Otherwise, it is empty.
     if title:
         print(f"{title}:")
     print(*scores, sep="\n")
@@ -152,8 +148,8 @@ def print_scores(title: str, scores: "Sequence[Score]", figures: Figures) -> Non
 
 
 def keep_scores(run: "RunDirectory", model_hash: str, test_set: TestSet, figures: Figures) -> None:
-    """Append scores to a run's file scores.jsonl, which `nmt info` shows. If the run is read-only, do nothing."""
-    # Hashes identify the lines that were scored, because the content of a file can change while its name does not.
+    """Append scores to a run's scores.jsonl, for `nmt info`. If this fails, do nothing."""
+    # Hashes identify the lines that were scored, because the files may change later.
     line: Figures = {
         "source": test_set.source_name,
         "references": test_set.reference_names,

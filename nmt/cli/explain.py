@@ -37,7 +37,7 @@ def explain(
     check_sentence(text)
     if as_json and open_page:
         raise InputError("--open shows the page, which --json does not write", hint="leave out one of them")
-    # 1. With --growth, write a page that shows the sentence along the training of one or several runs.
+    # 1. With --growth, show the sentence along the training of the runs.
     if growth:
         if as_json or sample or beam:
             raise InputError("--growth writes one page, of greedy translations", hint="leave out the other options")
@@ -51,7 +51,7 @@ def explain(
         page = Path("growth.html") if len(runs) > 1 else RunDirectory(runs[0]).growth_file
         streams.write_text(output or page, snapshots.as_page(along), show=open_page)
         return
-    # 2. Otherwise, write a page, or with --json an object, that explains one translation.
+    # 2. Otherwise, explain one translation.
     if models and len(models) > 1:
         raise InputError("one translation is explained by one model", hint="leave out a -m, or add --growth")
     search = options.search_options(seed=seed, sample=sample, beam=beam)

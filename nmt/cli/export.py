@@ -9,7 +9,7 @@ import typer
 from nmt.cli import options, streams
 from nmt.errors import InputError
 
-EXPORTS = {  # format -> name of the function that writes the export; only a name, so that torch is imported late
+EXPORTS = {  # format -> name of the function that writes it, so that torch is imported late
     "argos": "nmt.interchange.argos:to_argos",
     "ctranslate2": "nmt.interchange.ctranslate2:to_ctranslate2",
     "huggingface": "nmt.interchange.huggingface:to_huggingface",
@@ -44,7 +44,7 @@ def export(
         raise InputError(f"--quantization does not apply to {to}", hint=f"it is for {', '.join(QUANTIZED)}")
     if shortlist and to != "ctranslate2":
         raise InputError(f"--shortlist does not apply to {to}", hint="it is for ctranslate2")
-    # 2. Load the model with the torch engine, because every export is made from torch's weights.
+    # 2. Load the model with torch, because every export is made from torch's weights.
     translator = options.load_translator(model, engine="torch", languages=languages or None)
     chosen: dict[str, Any] = {}
     if quantization:

@@ -51,7 +51,7 @@ def init(
     from nmt.processes import prepare_torch
     from nmt.train import plan as planning
 
-    # 1. Choose names for the config, the data and the run, and check that no such files exist.
+    # 1. Choose names for the config, the data and the run. None of these files may exist.
     languages = languages_of_files((source, source_lang), (target, target_lang))
     output = output or Path(f"{'-'.join(languages)}.yaml")
     data = output.with_suffix("")
@@ -89,7 +89,7 @@ def init(
 
 
 def check_arguments(output: Path, data: Path, run: Path, minutes: float | None) -> None:
-    """Raise InputError if a path exists already, if the config is not named .yaml or .yml, or if no time is left."""
+    """Raise InputError if `minutes` or the suffix of `output` is invalid, or if a path exists already."""
     if minutes is not None and not 0 < minutes < MAX_MINUTES:  # also refuses NaN
         raise InputError(f"no training takes {minutes:g} minutes", hint="give --minutes 60, or leave it out")
     if output.suffix not in (".yaml", ".yml"):
@@ -100,10 +100,11 @@ def check_arguments(output: Path, data: Path, run: Path, minutes: float | None) 
 
 
 def languages_of_files(*sides: tuple[Path, str]) -> tuple[str, str]:
-    """Return the language codes of source and target. Raises InputError if a code is invalid or both are equal.
+    """Return the language codes of source and target.
 
-    Each side is (file, given code). If the given code is empty, the code is taken from the file name. The codes become
-    suffixes of file names.
+    Each side is a file and a language code. An empty code is taken from the file name.
+
+    Raises InputError if a code is invalid or both are equal.
     """
     from nmt.languages import language_of_file
 
@@ -125,7 +126,7 @@ def measured(config: "Config", device: str) -> tuple[float, int]:
     from nmt.train.dry_run import measure
     from nmt.train.session import prepare
 
-    # Hide the log of the training, because the messages about the chosen sizes would be hard to find in this log.
+    # Hide the log of the training, in which the messages of `nmt init` would be lost.
     level = streams.log.level
     streams.log.setLevel(logging.WARNING)
     try:

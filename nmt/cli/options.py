@@ -61,13 +61,12 @@ SAMPLING = ("temperature", "top_k", "top_p", "seed")  # the fields of SearchOpti
 
 
 def search_options(**given: Any) -> dict[str, Any]:
-    """Return the given fields of `TranslationOptions`, without fields that are None.
+    """Return the given options without those that are None.
 
-    Raises InputError if an option that applies only to sampling is given without `sample`.
+    Raises InputError if an option of sampling is given without `sample`.
     """
     from nmt.decode.options import SearchOptions
 
-    # A field is None if its option was not given.
     chosen = {name: value for name, value in given.items() if value is not None}
     if chosen.get("sample"):
         return chosen
@@ -82,11 +81,11 @@ def search_options(**given: Any) -> dict[str, Any]:
 def terms_of(glossary: Path | None, translator: "Translator", engine: EngineName | None) -> dict[str, str]:
     """Return the terms of --glossary as {source term: target term}.
 
-    Raises InputError if the file is invalid, or if the engine that --engine names cannot use a glossary.
+    Raises InputError if the file is invalid or the engine cannot use it.
     """
     if glossary is None:
         return {}
-    # A model that was not trained with glossaries needs the torch engine, whose search can require terms.
+    # A model that was not trained with glossaries needs torch, whose search can force the terms.
     if engine == "ctranslate2" and not translator.config.data.glossary:
         message = "CTranslate2 uses a --glossary only with models that were trained with data.glossary=true"
         raise InputError(message, hint="leave out --engine")
@@ -106,9 +105,9 @@ def newest_run() -> Path:
 
 
 def model_paths(named: Path | list[Path] | None, *, always_log: bool = False) -> list[Path]:
-    """Return the paths of the models: the paths after -m, or else the path in $NMT_MODEL, or else the newest run.
+    """Return the paths after -m. Without -m, return the path in $NMT_MODEL or the newest run.
 
-    The paths are logged if neither -m nor $NMT_MODEL names a model, or if `always_log` is true.
+    The newest run is always logged. The other paths are logged only with `always_log`.
     """
     # 1. Find the models.
     from_environment = os.environ.get("NMT_MODEL")
@@ -129,10 +128,11 @@ def load_translator(
     *,
     languages: str | None = "",
 ) -> "Translator":
-    """Load the models whose paths `model_paths` returns for `named`, the paths after -m.
+    """Load the models of `model_paths(named)`.
 
-    `languages` chooses a direction. If `languages` is None, the caller must choose a direction later. Raises
-    ConfigError if the model does not have the direction.
+    `languages` is the direction. If it is None, the caller must choose a direction later.
+
+    Raises ConfigError if the model does not have the direction.
     """
     paths = model_paths(named)
     log.debug("loading %s on %s", " and ".join(map(str, paths)), device)

@@ -23,7 +23,6 @@ def prune(
 
     for run in runs:
         pruned = upkeep.prune(run)
-        # Log each file as a debug message, which is shown with -v.
         for file in pruned.files:
             streams.log.debug("deleted %s", file)
         message = "%s: deleted %d checkpoint(s), %.1f MB; the model and step %d stay"

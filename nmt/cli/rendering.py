@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
 
 def renderer(translator: "Translator", line_options: "LineOptions") -> "Callable[[Translation], str]":
-    """Return a function that formats a translation as a line and, with --min-confidence, logs doubtful lines."""
+    """Return a function that formats a translation as a line. With --min-confidence, it also logs doubtful lines."""
 
     def render(translation: "Translation") -> str:
-        # 1. Collect the reasons why the line is doubtful, if there are any.
+        # 1. Collect the reasons why the line is doubtful.
         reasons = None
         if line_options.min_confidence is not None:
             from nmt.translate.confidence import doubts
@@ -35,20 +35,19 @@ def as_json(
 ) -> str:
     """Format a translation as JSON, with the scores and pieces of all hypotheses.
 
-    If `translator` is given, the JSON also has the words of each hypothesis and their confidences. If `reasons` is
-    given, the JSON also tells whether the translation is doubtful, and why.
+    With `translator`, the JSON also has words and confidences. `reasons` are the reasons to doubt the translation.
     """
     hypotheses = [hypothesis_tree(hypothesis, translator) for hypothesis in translation.hypotheses]
     tree: dict[str, Any] = {"source": translation.source, "hypotheses": hypotheses}
     if reasons is not None:
         tree |= {"doubtful": bool(reasons), "reasons": reasons}
-    # A log-probability may be -inf, which JSON does not have, so -inf is written as null.
+    # JSON has no -inf, so a log-probability of -inf is written as null.
     return json.dumps(to_jsonable_python(tree, inf_nan_mode="null"), ensure_ascii=False)
 
 
 def hypothesis_tree(hypothesis: "TextHypothesis", translator: "Translator | None") -> dict[str, Any]:
-    """Return a hypothesis as a dictionary that can be written as JSON, see `as_json`."""
-    # 1. Add the values that the hypothesis itself has.
+    """Return a hypothesis as a dictionary for `as_json`."""
+    # 1. Add the values of the hypothesis.
     pieces = []
     for piece, log_prob in zip(hypothesis.pieces, hypothesis.log_probs, strict=True):
         pieces.append({"piece": piece, "log_prob": log_prob})
@@ -56,7 +55,7 @@ def hypothesis_tree(hypothesis: "TextHypothesis", translator: "Translator | None
     # The key "cut" exists only if the length limit cut off the hypothesis.
     if hypothesis.is_cut:
         tree["cut"] = True
-    # 2. Add the words and their confidences, for which the translator's calibration is needed.
+    # 2. Add the words and their confidences.
     if translator:
         from nmt.translate.confidence import confidence_of, words_of
 

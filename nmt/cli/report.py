@@ -47,7 +47,7 @@ def report(
 
 
 def evaluation_of(run: "RunDirectory", languages: str, beam: int | None, device: str) -> dict[str, Any] | None:
-    """Translate and score a run's test set, or its dev set if there is no test set. Return None if there is neither."""
+    """Translate and score a run's test set, or else its dev set. Return None if it has neither."""
     from nmt.insight.report import evaluated
     from nmt.text.lines import iter_pairs
     from nmt.train.corpora import corpus_paths

@@ -1,9 +1,10 @@
-"""Resumable translation of a file of lines: translations go to `FILE.part` and are copied to `FILE` at the end.
+"""Resumable translation of a file of lines.
 
-The first line of the part file is its header: a hash of the input, the model and the options. A command resumes a part
-file only if the header is that of the command's own output. Lines are translated in windows, because the scores of a
-line, and in bf16 also the translation of a line, depend on the other lines of the batch. A resumed translation begins
-with the first window that is not complete in the part file.
+Translations are written to the part file, `FILE.part`, and copied to `FILE` at the end. The header of a part file is a
+hash of the input, the model and the options. A part file with another header is refused.
+
+Lines are translated in windows, because the scores of a line depend on the other lines of its batch. A resumed
+translation begins with the first incomplete window.
 """
 
 import contextlib
@@ -29,7 +30,7 @@ WINDOW = 250  # number of lines that are translated together
 
 
 def is_named_file(path: Path | None) -> bool:
-    """Return whether a path names an ordinary file, which may not exist yet. Only such a file can be read again."""
+    """Return whether a path names an ordinary file. The file may not exist yet."""
     return path is not None and path != streams.DASH and not is_special(path)
 
 
@@ -47,7 +48,7 @@ def rewrite(
     Args:
         models: the paths that the translator was loaded from.
         arguments: arguments of `translate_lines`.
-        settings: the values on which the output depends besides files, models and search options, as JSON values.
+        settings: other values on which the output depends. They are hashed as JSON.
         render: a function that formats a translation as an output line.
     """
     from nmt.decode.engines.ctranslate2_engine import contents
@@ -57,7 +58,7 @@ def rewrite(
     hashes = [sha256(contents(path)) if is_export(path) else hash_file(model_file(path)) for path in models]
     origin = [hash_file(source), *hashes, arguments["options"].model_dump(), settings]
     header = f"{sha256(json.dumps(origin).encode())}\n".encode()
-    # 2. Translate, and write the lines that are not in the part file yet.
+    # 2. Translate the lines that are not in the part file yet.
     n_lines = streams.count_lines(source)
     arguments = {"window": WINDOW, **arguments}
     with resumed_output(output, header, arguments["window"]) as (out, n_done):
@@ -70,11 +71,14 @@ def rewrite(
 
 @contextlib.contextmanager
 def resumed_output(path: Path, header: bytes, window: int) -> Iterator[tuple[BinaryIO, int]]:
-    """Yield the open part file, to which lines can be appended, and the number of lines that it has already.
+    """Yield the open part file and the number of lines in it. The caller appends more lines.
 
-    The part file keeps only whole windows of `window` lines. If the `with` block succeeds, the lines are copied to
-    `path` and the part file is deleted. Raises InputError if the part file has another header or another process is
-    writing it, and OutputError if the part file cannot be written.
+    Lines after the last whole window are removed first. After the `with` block, the lines are copied to `path`, and
+    the part file is deleted.
+
+    Raises:
+        InputError: the part file has another header, or another process is writing it.
+        OutputError: the part file cannot be written.
     """
     path = Path(os.path.realpath(path))
     part = path.with_name(f"{path.name}.part")
@@ -82,10 +86,10 @@ def resumed_output(path: Path, header: bytes, window: int) -> Iterator[tuple[Bin
         # 1. Open and lock the part file.
         hint = "check that the directory exists and that you may write there"
         with os_errors_as(OutputError, f"write {part}", hint=hint):
-            part.open("a+b").close()  # creates the file; unlike `touch`, keeps the mtime of an existing file
+            part.open("a+b").close()  # unlike `touch`, keeps the mtime of an existing file
             file = stack.enter_context(part.open("rb+"))
         stack.enter_context(locked(part, holder="translation"))
-        # 2. Compare the header. If a process was killed while it wrote the header, the header is incomplete.
+        # 2. Compare the header. It may be incomplete if a process was killed.
         if not header.startswith(file.readline()):
             hint = "restore it, or delete the part file to start over"
             raise InputError(f"{part} was started with another input, model or option", hint=hint)

@@ -57,7 +57,7 @@ def serve(
     if missing:
         raise InputError(f"nmt serve needs {', '.join(missing)}", hint="pip install 'nmt-trainer[serve]'")
     keys = read_keys(api_keys) if api_keys else []
-    # 2. Load the models, with a translator for each direction of a model.
+    # 2. Load the models.
     paths = options.model_paths(model)
     from nmt.serve.api import Api
     from nmt.serve.app import create_app
@@ -78,19 +78,19 @@ def serve(
     ignore_hangups()
     api = Api(list(map(load_one, paths)), Limits(), keys)
     gc.freeze()  # the garbage collector then skips the many objects of torch, which saves time
-    # 3. Answer requests. On SIGHUP, the reloader reads the models, the keys and the glossary again.
+    # 3. Answer requests.
     reloader = Reloader(api, paths, load_one, partial(read_keys, api_keys) if api_keys else None)
     run_server(create_app(api, allow_host or ()), host, port, reloader)
 
 
 def run_server(app: "Guard", host: str, port: int, reloader: "Reloader") -> None:
     """Answer requests until SIGTERM or Ctrl-C."""
-    import asyncio  # imported here, because importing asyncio would slow down the start of every other command
+    import asyncio  # imported here, because it would slow down the start of the other commands
 
     from nmt.serve.server import bind, new_server
 
     with bind(host, port) as listening:
-        # A URL has an IPv6 address in brackets.
+        # In a URL, an IPv6 address is written in brackets.
         name = f"[{host}]" if ":" in host else host
         url = f"http://{name}:{listening.getsockname()[1]}"
 
@@ -109,10 +109,10 @@ def ignore_hangups() -> None:
 
 
 def reload_on_hangup(loop: "AbstractEventLoop", server: "Server", reloader: "Reloader") -> None:
-    """On SIGHUP, reload models, keys and glossary. But if the terminal was closed, which also sends SIGHUP, stop."""
+    """Reload models, keys and glossary on SIGHUP. If the terminal was closed, stop instead."""
     if not hasattr(signal, "SIGHUP"):
         return
-    # A server that a service manager started has no terminal, so SIGHUP always means reload.
+    # A service never has a terminal, so SIGHUP always means reload.
     had_terminal = has_terminal()
 
     def on_hangup() -> None:
@@ -134,9 +134,11 @@ def has_terminal() -> bool:
 
 
 def read_keys(path: Path) -> list[str]:
-    """Return the keys in a file with one key per line. Raises InputError if there is no key or the file is unreadable.
+    """Return the keys in a file with one key per line.
 
-    White space around a key is ignored. A comment begins with `#`, at the beginning of a line or after white space.
+    A comment begins with `#`, at the beginning of a line or after white space.
+
+    Raises InputError if the file has no key or cannot be read.
     """
     with os_errors_as(InputError, f"read {path}", hint="check the path, and that you may read it"):
         # 1. Read the file.
@@ -144,7 +146,7 @@ def read_keys(path: Path) -> list[str]:
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        # The message names only the number of the line, because the content of the line is secret.
+        # The message does not contain the line, because keys are secret.
         n_before = content.count(b"\n", 0, error.start)
         raise InputError(f"{path} is not UTF-8 in line {n_before + 1}", hint="save it as UTF-8") from error
     # 2. Drop comments and blank lines.

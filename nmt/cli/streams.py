@@ -20,7 +20,7 @@ Item = TypeVar("Item")
 log = logging.getLogger("nmt")
 
 DASH = Path("-")  # stands for stdin or stdout
-PAUSE_S = 1.0  # if stdin has no new line for this many seconds, the lines that were received so far are translated
+PAUSE_S = 1.0  # after this many seconds without a new line on stdin, the lines so far are translated
 
 
 class StderrHandler(logging.Handler):
@@ -32,13 +32,13 @@ class StderrHandler(logging.Handler):
         if record.levelno >= logging.WARNING:
             message = f"nmt: {record.levelname.lower()}: {message}"
         # 2. Print it above the progress bar.
-        tqdm = sys.modules.get("tqdm")  # None if there was no progress bar, because `with_bar` imports tqdm
+        tqdm = sys.modules.get("tqdm")  # None if there is no progress bar
         write = tqdm.tqdm.write if tqdm else print
         write(message, file=sys.stderr)
 
 
 def set_up_logging(quiet: bool, verbose: bool) -> None:
-    """Send the log to stderr. With `quiet`, and in all ranks but the first, log only warnings and errors."""
+    """Send the log to stderr. With `quiet` or in any rank but the first, log only warnings and errors."""
     log.handlers = [StderrHandler()]
     # Do not pass messages to the root logger, which would print them again.
     log.propagate = False
@@ -51,27 +51,26 @@ def is_quiet() -> bool:
 
 
 def printable(line: str) -> str:
-    """Escape the control characters of a line, because file names and texts must not control the user's terminal."""
+    """Escape control characters, so that file names and texts cannot control the user's terminal."""
     escaped = [c if c.isprintable() else c.encode("unicode_escape").decode() for c in line]
     return "".join(escaped)
 
 
 def with_bar(items: Iterable[Item], n_lines: int | None, n_done: int = 0) -> Iterable[Item]:
-    """Return the items with a progress bar, if stderr is a terminal.
+    """Return the items, with a progress bar if stderr is a terminal.
 
-    There is no progress bar with -q, or if `n_lines`, the total number of lines, is None.
+    There is no bar with -q, or if the number of lines is None.
     """
     if n_lines is None or is_quiet():
         return items
     from tqdm import tqdm
 
-    # With smoothing=0, the bar shows the mean rate: the current rate would jump, because lines come in windows. With
-    # disable=None, there is no bar if stderr is not a terminal.
+    # smoothing=0 shows the mean rate, because lines come in windows. disable=None shows no bar without a terminal.
     return tqdm(items, total=n_lines, initial=n_done, unit=" lines", smoothing=0, disable=None)
 
 
 def print_lines(lines: Iterable[str]) -> None:
-    """Print lines with escaped control characters, for output that people read."""
+    """Print lines for people, with escaped control characters."""
     for line in lines:
         print(printable(line))
 
@@ -105,7 +104,7 @@ def write_text(path: Path, text: str, *, show: bool = False) -> None:
 
 
 def open_input(path: Path | None) -> Iterator[str | Pause]:
-    """Return the lines of a file, or of stdin if the path is None or `-`. If stdin is a keyboard, show a prompt."""
+    """Return the lines of a file, or of stdin if the path is None or `-`. At a keyboard, show a prompt."""
     if path and path != DASH:
         return iter_lines([path])
     # The shell has closed stdin, as in `nmt translate <&-`.
@@ -117,8 +116,7 @@ def open_input(path: Path | None) -> Iterator[str | Pause]:
     # stdin is a file, in which no pause can occur.
     if is_file_on_stdin():
         return decode_lines(raw_lines(sys.stdin.buffer, "stdin"), "stdin")
-    # stdin is a pipe. Read it through a separate descriptor, because Python locks sys.stdin when the process exits. If
-    # the thread of `with_pauses` were still reading from sys.stdin, this lock would not be free.
+    # stdin is a pipe. A thread reads from a copy of the descriptor, because Python must lock sys.stdin at exit.
     stream = open(os.dup(0), "rb")  # noqa: SIM115, PTH123 - the thread may read it until the process ends
     return with_pauses(decode_lines(raw_lines(stream, "stdin"), "stdin"), PAUSE_S)
 
@@ -128,9 +126,9 @@ def is_file_on_stdin() -> bool:
 
 
 def prompt() -> Iterator[str | Pause]:
-    """Ask for lines at the keyboard, and yield two pauses after each line, so that each line is translated at once.
+    """Yield lines from the keyboard, and two pauses after each line.
 
-    The first pause ends the line's window. The second pause ends an empty window, which lets the line's search finish.
+    The first pause starts the translation of the line. The second lets its search finish.
     """
     print("one sentence per line; Ctrl-D ends\n> ", end="", file=sys.stderr, flush=True)
     for line in sys.stdin.buffer:
@@ -142,8 +140,8 @@ def prompt() -> Iterator[str | Pause]:
 
 
 def bar_length(path: Path | None, output: Path | None) -> int | None:
-    """Return the number of input lines for a progress bar, or None if no bar is shown or the input is not a file."""
-    # If the translations are printed to a terminal, show no bar, because the bar would break up the lines.
+    """Return the number of input lines for a progress bar. If there is no bar or no input file, return None."""
+    # If the translations are printed to a terminal, a bar would break them up.
     to_terminal = output in (None, DASH) and sys.stdout is not None and sys.stdout.isatty()
     if to_terminal or not sys.stderr.isatty():
         return None

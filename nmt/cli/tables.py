@@ -10,7 +10,6 @@ if TYPE_CHECKING:
 
 def columns(rows: Iterable[Sequence[object]]) -> list[str]:
     """Format a table as lines of text, with left-aligned columns."""
-    # The width of a column is the width of its longest cell.
     table = [tuple(map(str, row)) for row in rows]
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
     return ["  ".join(map(str.ljust, cells, widths)).rstrip() for cells in table]
@@ -38,10 +37,7 @@ def comparison_text(comparison: "Comparison") -> list[str]:
 
 
 def score_table(comparison: "Comparison", letters: str) -> Iterator[str]:
-    """Yield the lines of the table of scores, then lines that explain the table.
-
-    The row of each system except the baseline also shows how much its score differs from the baseline's score.
-    """
+    """Yield the lines of a table of scores, with differences from the baseline. Then explain the table."""
     rows = [["score", "", "", "difference", "95 % interval", "p"]]
     for paired in comparison.scores:
         for letter, system in zip(letters, paired.systems, strict=True):
@@ -55,7 +51,7 @@ def score_table(comparison: "Comparison", letters: str) -> Iterator[str]:
                 row += [f"{difference.value:+.2f}", interval, f"{difference.p_value:.4f}"]
             rows.append(row)
     yield from columns(rows)
-    # Explain the numbers, and give the signatures with which sacreBLEU can compute them again.
+    # Explain the numbers, and add sacreBLEU's signatures.
     if comparison.left_out:
         yield comparison.left_out
     yield "p by paired bootstrap, as sacreBLEU computes it, but ties count: 1 for equal systems; intervals by bootstrap"

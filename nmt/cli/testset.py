@@ -1,4 +1,4 @@
-"""The test sets of the commands that score: functions that read a test set and translate its source lines."""
+"""Functions that read a test set and translate it, for the commands that score."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,19 +14,20 @@ if TYPE_CHECKING:
 
 
 class TestSet(NamedTuple):
-    """The source lines and the references of a test set. All lists of lines have the same length."""
+    """The source lines and the references of a test set."""
 
-    source_name: str  # file name of the source lines, which `nmt eval` saves in the run's scores.jsonl
-    reference_names: list[str]  # file names of the references, which are saved there, too
-    sources: list[str]  # the source lines; empty if --ref was given without --src
+    source_name: str  # file name of the source lines
+    reference_names: list[str]  # file names of the references
+    sources: list[str]  # the source lines; empty if only references were given
     references: list[list[str]]  # the lines of each reference
 
 
 def read_test_set(src: Path | None, ref: list[Path] | None, configs: "Sequence[Config]") -> TestSet:
-    """Read the given files, or if none is given, the test set that the configs name in data.test.
+    """Read the given files. By default, read the test set in data.test of the configs.
 
-    Raises DataError if the numbers of lines differ, and InputError if there is no test set, the configs name different
-    test sets, or --src is given without --ref.
+    Raises:
+        DataError: the numbers of lines differ.
+        InputError: there is no test set, the configs name different ones, or `src` is given without `ref`.
     """
     from nmt.evaluate import check_references
     from nmt.text.lines import iter_lines
@@ -42,14 +43,17 @@ def read_test_set(src: Path | None, ref: list[Path] | None, configs: "Sequence[C
         test_set = configured_test_set(configs)
     # 2. Compare the numbers of lines.
     check_references(test_set.references, test_set.references[0], "lines in reference 1")
-    # If there are source lines, compare their number, too. A file of translations can be scored without source lines.
+    # Given translations can be scored without source lines.
     if src or not ref:
         check_references(test_set.references, test_set.sources, "source lines")
     return test_set
 
 
 def configured_test_set(configs: "Sequence[Config]") -> TestSet:
-    """Read the test set in data.test of the configs. Raises InputError if the configs name different files or none."""
+    """Read the test set in data.test of the configs.
+
+    Raises InputError if the configs name different test sets or none.
+    """
     from nmt.text.lines import iter_lines
     from nmt.train.corpora import corpus_paths
 
@@ -71,7 +75,7 @@ def configured_test_set(configs: "Sequence[Config]") -> TestSet:
 
 
 def search_for_scores(translator: "Translator", beam: int | None) -> "TranslationOptions":
-    """Return the options with which a test set is translated: each line is translated as a whole."""
+    """Return the options for the translation of a test set. Each line is translated as a whole."""
     return translator.with_options(**options.search_options(beam=beam, scores=False, whole_lines=True))
 
 

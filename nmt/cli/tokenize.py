@@ -21,7 +21,7 @@ def tokenize(
     from nmt.train.encoding import tokenize
 
     run, tokenizers, figures = tokenize(load_config(config, overrides or []))
-    # Log the pieces per word, because the sequences are shorter if there are fewer pieces per word.
+    # Fewer pieces per word mean shorter sequences.
     message = "%s: %d pieces in the vocabulary; on dev %.2f pieces per word"
     for side, per_word in figures.items():
         streams.log.info(message, side, len(getattr(tokenizers, side)), per_word)

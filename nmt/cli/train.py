@@ -37,7 +37,7 @@ def train(
     from nmt.train import dry_run as measurement
     from nmt.train import session
 
-    # The first rank writes all files. All other ranks only take part in the training.
+    # Only the first rank writes files. The others only take part in the training.
     if launched().rank > 0:
         if not dry_run:
             session.train_along(settings, device=device)
@@ -71,10 +71,9 @@ def write_report(run: Path) -> None:
 
 
 class RunLog(logging.Handler):
-    """A handler that copies the log to RUN/train.log. Each line begins with its time and level.
+    """A handler that copies the log to RUN/train.log.
 
-    Lines are kept in memory until `open` is called, because a process may write into a run only while it holds the
-    run's lock.
+    Lines are kept in memory until `open` is called, because only the process with the run's lock may write there.
     """
 
     def __init__(self, file: Path) -> None:
@@ -96,7 +95,7 @@ class RunLog(logging.Handler):
             self.write()
 
     def write(self) -> None:
-        """Append the lines in memory to the file. If this fails, log a warning, and write nothing more."""
+        """Append the lines in memory to the file. If this fails, log a warning and remove this handler."""
         lines, self.lines = self.lines, ""
         try:
             append_whole(self.file, lines.encode())
@@ -107,9 +106,9 @@ class RunLog(logging.Handler):
 
 @contextlib.contextmanager
 def kept_log(file: Path) -> Iterator[Callable[[], None]]:
-    """Copy all messages that are logged in the `with` block to `file`.
+    """Copy the log of the `with` block to `file`. Yield the function that opens the file.
 
-    If an NmtError ends the block, its message is copied, too. Yields a function that opens the file, see `RunLog`.
+    If an NmtError ends the block, its message is copied, too.
     """
     handler = RunLog(file)
     streams.log.addHandler(handler)

@@ -42,7 +42,7 @@ class LineOptions:
 def check_arguments(
     source: Source, output: Path | None, line_options: LineOptions, *, resume: bool, column: str, bilingual: bool
 ) -> None:
-    """Raise InputError if the arguments have a combination that is not allowed."""
+    """Raise InputError if the arguments do not fit together."""
     markup = line_options.format
     is_document = source.kind in ("document", "folder")
     # 1. The options of lines.
@@ -141,7 +141,7 @@ def translate(
     )
     check_arguments(source, output, line_options, resume=resume, column=column, bilingual=bilingual)
     if protect:
-        from nmt.text.placeholders import patterns_of  # imported only here: compiling the module's patterns takes 15 ms
+        from nmt.text.placeholders import patterns_of  # imported here, because this takes 15 ms
 
         patterns_of(protect)  # raises an error for an invalid regular expression
     if sample and beam is None:
@@ -177,7 +177,7 @@ def translate(
     writer = translator if markup == "text" else of_markup(translator, markup)
     render = renderer(translator, line_options)
     if resume and source.path is not None and output is not None:
-        # Besides files, models and search options, the output depends on these settings.
+        # The output also depends on these settings.
         settings = {"precision": precision, "engine": engine, "languages": languages, **asdict(line_options)}
         rewrite(source.path, output, paths, writer, arguments, settings, render)
     else:
@@ -203,7 +203,7 @@ def write_lines(
     with streams.open_output(output) as out:
         for translation in streams.with_bar(writer.translate_lines(lines, **arguments), n_lines):
             out.write(render(translation).encode() + b"\n")
-            out.flush()  # so that a program that reads the output through a pipe gets each line without delay
+            out.flush()  # so that a program behind a pipe gets each line at once
 
 
 def of_markup(translator: "Translator", markup: Markup) -> "MarkupTranslator":

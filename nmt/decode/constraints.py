@@ -1,15 +1,14 @@
 """Terms that a translation must contain: beam search with dynamic beam allocation (Post and Vilar 2018).
 
-A hypothesis lacks all tokens of the terms that it does not contain yet. If the hypothesis ends with the first k tokens
-of such a term, the number of lacking tokens is reduced by k. Candidates that lack the same number of tokens form a
-bank. The K beams take the best candidate of each bank, then the second-best candidate of each bank, and so on, always
-beginning with the bank that lacks the fewest tokens. A candidate is dropped if the length limit leaves no room for the
-tokens that it lacks and EOS. A candidate that ends in EOS is dropped if it lacks any token. So every finished
-hypothesis contains all terms.
+A hypothesis lacks the tokens of the terms that it does not contain yet. If it ends with the first k tokens of such a
+term, it lacks k tokens fewer.
 
-If a term is required n times, the hypothesis must contain it n times without overlap. Each occurrence must end at the
-end of a word: no token that continues a word (`inside_words`) may follow it, unless a required term begins or
-continues there with this token.
+Candidates that lack the same number of tokens form a bank. The K beams take the best candidate of each bank, then the
+second-best candidate of each bank, and so on. In each turn, the bank that lacks the fewest tokens comes first. A
+candidate is dropped if the length limit leaves no room for the tokens that it lacks. EOS is allowed only if no token is
+lacking.
+
+The occurrences of a term must not overlap. Each must end at the end of a word.
 """
 
 import math
@@ -31,16 +30,15 @@ class Continuation(NamedTuple):
 class Constraint:
     """The terms of one sentence. A term that is required n times is listed n times.
 
-    `inside_words` are the tokens that continue a word; none of them may follow a term. Hypotheses and terms are strings
-    with one character per token id, so that Python's string methods can find terms.
+    `inside_words` are the tokens that continue a word. Hypotheses and terms are strings with one character per token
+    id, so that Python's string methods can find terms.
     """
 
     def __init__(self, terms: Sequence[Sequence[int]] = (), inside_words: Collection[int] = ()) -> None:
         self.terms = Counter(as_string(term) for term in terms)
         self.inside_words = {chr(token) for token in inside_words}
-        # After a term, a token that continues a word is allowed only if another term needs it there. The first k tokens
-        # of `following` may be the end of `term`, may contain `term`, or may be none. In all three cases, the next
-        # token of `following` is allowed after `term`.
+        # A token that continues a word may follow a term only if another term needs the token there. The other term,
+        # `following`, can contain `term`, overlap its end, or begin after it.
         for term in self.terms:
             for following in self.terms:
                 for k, token in enumerate(following):
@@ -63,7 +61,7 @@ class Constraint:
         return n_missing - n_begun
 
     def useful_continuations(self, hypotheses: Sequence[str]) -> set[Continuation]:
-        """Return the continuations by which a hypothesis lacks fewer tokens, and EOS if a hypothesis lacks no token."""
+        """Return the continuations that lack fewer tokens. A hypothesis that lacks no token gets EOS."""
         continuations = set()
         tokens_of_terms = {*"".join(self.terms)}
         for beam, hypothesis in enumerate(hypotheses):
@@ -83,17 +81,17 @@ class Constraint:
         limit: int,
         n_beams: int,
     ) -> list[int]:
-        """Choose continuations by banks. Return the chosen indices, in the order in which the beams take them.
+        """Choose continuations by banks. Return their indices in the order of choice.
 
         Args:
             hypotheses: the live hypothesis of each beam.
             continuations: the candidates.
             log_probs: the log-probability of each candidate's whole hypothesis.
             limit: maximum number of tokens of a hypothesis, including EOS.
-            n_beams: maximum number of continuations to take, not counting continuations by EOS.
+            n_beams: maximum number of continuations to take. Continuations by EOS are not counted.
         """
-        # 1. Sort the candidates into banks by the number of tokens that they lack. Each bank has the most probable
-        # candidate first.
+        # 1. Put the candidates into banks by their number of lacking tokens.
+        # The most probable candidate of a bank comes first.
         banks: dict[int, list[int]] = defaultdict(list)
         for i in sorted(range(len(continuations)), key=lambda i: -log_probs[i]):
             beam, token = continuations[i]

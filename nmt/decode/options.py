@@ -43,13 +43,16 @@ class SearchOptions(SearchSettings):
         return type(self)(**{**self.model_dump(), **changes})
 
     def limit(self, source_length: int, prefix_length: int = 0, model_limit: int = LARGEST) -> int:
-        """Return the maximum number of target tokens for a source of S tokens. S and the limit include EOS.
+        """Return the length limit ⌈A·S⌉ + B of a translation in tokens, EOS included.
 
-        The limit is ⌈A·S⌉ + B, where A is `max_length_a` and B is `max_length_b`. Training fits both to the training
-        pairs, and saves them in the config of the model file. The limit is raised if the prefix and EOS need more
-        tokens. It never exceeds `model_limit`. `prefix_length` includes the tokens of required terms.
+        A is `max_length_a` and B is `max_length_b`. Training fits both to the training pairs.
 
-        Raises ConfigError if the prefix and EOS are longer than `model_limit`.
+        Args:
+            source_length: S, in tokens, EOS included.
+            prefix_length: number of tokens in the prefix and the required terms. The limit has room for them and EOS.
+            model_limit: maximum of the limit.
+        Raises:
+            ConfigError: the prefix and EOS are longer than `model_limit`.
         """
         if prefix_length >= model_limit:
             message = f"the prefix has {prefix_length} pieces, the model takes at most {model_limit - 1}"
@@ -65,15 +68,15 @@ class SearchOptions(SearchSettings):
         return float(length**self.alpha)
 
 
-# The dataclasses that are created for every line are not frozen, because creating a frozen one takes three times as
-# long.
+# These dataclasses are created for every line. They are not frozen, because creating a frozen one takes three times
+# as long.
 @dataclass
 class SearchRequest:
     """A source sequence to translate: a sentence, or a part of a sentence that is too long for the model."""
 
     tokens: list[int]  # source ids without EOS, at least one
     prefix: Sequence[int] = ()  # target ids that the translation must begin with
-    place: tuple[int, ...] = ()  # numbers of line, sentence and part, which `seed_of` turns into the random seed
+    place: tuple[int, ...] = ()  # numbers of line, sentence and part; the random seed depends on them
     constraint: Constraint = NO_TERMS  # the required terms, which only the torch engine supports
 
 
@@ -84,7 +87,7 @@ class Hypothesis:
     tokens: list[int]  # target ids without BOS; the last one is EOS
     log_probs: list[float]  # log-probability of each token given the previous tokens, in nats
     score: float  # sum of `log_probs`, divided by the length penalty
-    # True if EOS was forced at the length limit although the model would have continued.
+    # True if EOS was forced at the length limit, and the model would have continued.
     is_cut: bool = field(default=False, kw_only=True)
 
     @property
@@ -110,8 +113,8 @@ class Engine(Protocol):
     """The interface of an engine, which translates and scores token ids."""
 
     name: str  # name of the engine with its version and precision
-    explains: bool  # whether explanations are possible; these need a `torch_engine` with exactly one model
-    in_background: bool  # whether a search runs in other threads after `start`; if so, no step can be watched
+    explains: bool  # whether explanations are possible; they need torch and a single model
+    in_background: bool  # whether a search runs in other threads after `start`; such a search cannot be watched
     max_length: int  # maximum number of tokens of a source or target sequence, including EOS
 
     def torch_engine(self, needed_for: str) -> "Engine":
@@ -125,9 +128,8 @@ class Engine(Protocol):
     ) -> RunningSearch:
         """Start a search.
 
-        At most `batch_size` requests are decoded together. `watch` is called after every step of a search, unless the
-        engine has no access to the steps. If `options.scores` is false, hypotheses may have no log-probabilities and a
-        score of 0.
+        At most `batch_size` requests are decoded together. `watch` is called after every step, if the engine supports
+        this. If `options.scores` is false, hypotheses may have no log-probabilities and a score of 0.
         """
 
     def score(self, source: Sequence[list[int]], target: Sequence[list[int]]) -> list[list[float]]:
@@ -139,7 +141,6 @@ class Engine(Protocol):
     def attention(self, source: Sequence[list[int]], target: Sequence[list[int]]) -> list[NDArray[np.float32]]:
         """Return the cross-attention weights of each pair, averaged over heads, as a matrix of shape (T, S).
 
-        The weights are those of a teacher-forced pass: row t has the weights with which the model predicts target token
-        t. The row and the column of EOS are left out. The inputs are the same as in `score`. Raises InputError if the
-        model has no attention.
+        Row t has the weights with which the model predicts target token t. EOS has no row and no column. The inputs are
+        the same as in `score`. Raises InputError if the model has no attention.
         """

@@ -16,14 +16,11 @@ GROUP = 64  # number of neighboring tokens in a group, see `Sampler`
 class Sampler:
     """A sampler of tokens from softmax(logits), which uses the Gumbel-max trick.
 
-    The trick takes the token with the largest sum of logit and Gumbel noise. There are two stages. The first stage
-    samples a group of neighboring tokens by the total probability of the group. The second stage samples a token of
-    this group. For a vocabulary of V tokens, two stages need V/64 + 64 random numbers per beam instead of V.
+    The trick takes the token with the largest sum of logit and Gumbel noise. To save random numbers, the sampler first
+    draws a group of neighboring tokens, and then a token of this group.
 
-    The noise depends only on the sentence's seed, the step, the beam and the token, not on the rest of the batch. But
-    the rest of the batch can change the rounding of the logits. Rounding changes a sample only if the two largest sums
-    are nearly equal: in fp32, about one sample in a million. Rounding can also move a token across the threshold of
-    top-k or top-p. Then only samples that select this token change, because the other tokens keep their noise.
+    The noise depends only on the sentence's seed, the step, the beam and the token. So the rest of the batch can change
+    a sample only by the rounding of logits. In fp32, this changes about one sample in a million.
     """
 
     def __init__(self, options: SearchOptions, seeds: Sequence[int]) -> None:
@@ -57,7 +54,7 @@ class Sampler:
         in_group = groups.take_along_dim(group[..., None], 2).squeeze(2)  # (B, K, 64)
         index = (in_group + noise[..., n_groups:]).argmax(-1, keepdim=True)  # (B, K, 1)
         tokens = group * GROUP + index
-        tokens = tokens.clamp(max=log_probs.size(-1) - 1)  # a token is in the padding only if all logits are NaN
+        tokens = tokens.clamp(max=log_probs.size(-1) - 1)  # if all logits are NaN, the token may be in the padding
         drawn = log_probs.gather(-1, tokens).squeeze(-1)  # (B, K)
         parent_beams = torch.arange(live.size(1), device=live.device).expand_as(live)
         return live + drawn, parent_beams, tokens.squeeze(-1), drawn
@@ -75,7 +72,7 @@ class Sampler:
             ordered = logits.sort(dim=-1, descending=True).values
             cumulative = ordered.softmax(-1).cumsum(-1)
             n_below = (cumulative < self.options.top_p).sum(-1, keepdim=True)
-            least = ordered.gather(-1, n_below.clamp(max=logits.size(-1) - 1))  # the logit of the token that reaches p
+            least = ordered.gather(-1, n_below.clamp(max=logits.size(-1) - 1))  # the logit of the last included token
             logits.masked_fill_(logits < least, -math.inf)
         return logits
 

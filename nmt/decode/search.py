@@ -1,13 +1,13 @@
 """Greedy search, beam search and sampling, for any model that decodes one token at a time.
 
-Greedy search is beam search with one beam. The sentences of a batch are translated independently of each other: the
-length limit of a sentence comes from its own source, and a sentence leaves the batch when its search ends (`_is_done`).
+Greedy search is beam search with one beam. The sentences of a batch are translated independently of each other. A
+sentence leaves the batch when its search ends.
 
 Hypotheses have these names:
 
     live        the K unfinished hypotheses of a sentence
-    candidates  continuations of live hypotheses by one token. Beam search takes the best 2K continuations: at most K of
-                them end in EOS (one per beam), so at least K do not. Sampling takes one continuation per hypothesis.
+    candidates  continuations of live hypotheses by one token. Sampling takes one per hypothesis. Beam search takes the
+                best 2K. At most K of these end in EOS, so at least K can stay live.
     finished    hypotheses that end in EOS and ranked among the best K candidates of their step
 """
 
@@ -43,8 +43,8 @@ class IncrementalDecoder(Protocol[State]):
     def select(self, state: State, beam_indices: Tensor, /) -> State:
         """Keep the beams with the given indices, a tensor of shape (B', K').
 
-        Index i means beam i % K of batch row i // K, where K is the number of beams before the call. All beams of a new
-        row come from the same old row. Old rows without an index are dropped; the other rows keep their order.
+        Index i means beam i % K of batch row i // K, before the call. All beams of a new row come from the same old
+        row. Rows keep their order, but some rows may be dropped.
         """
 
 
@@ -59,8 +59,8 @@ class Beams(NamedTuple):
 class Candidates(NamedTuple):
     """C continuations of the live hypotheses of each sentence. All fields have the shape (B, C).
 
-    In beam search, the most probable candidate comes first; but the candidates of a sentence with terms have the order
-    of `Constraint.by_banks`. In sampling, the candidates have the order of their live hypotheses.
+    In beam search, the most probable candidate comes first. Sentences with terms have the order of
+    `Constraint.by_banks`. In sampling, the candidates have the order of their live hypotheses.
     """
 
     log_prob: Tensor
@@ -71,13 +71,10 @@ class Candidates(NamedTuple):
 
 @dataclass(frozen=True)
 class TraceStep:
-    """One step of the search, for the B sentences that are still in the batch.
-
-    `sentences` are the indices of these sentences in the batch that was passed to `search`.
-    """
+    """One step of the search, for the B sentences that are still in the batch."""
 
     position: int  # position of the new tokens in the target, counted from 1
-    sentences: list[int]
+    sentences: list[int]  # for each row, the index of the sentence in the batch at the start of `search`
     candidates: Candidates
     live: Beams  # the live hypotheses after the step
     parent_beams: Tensor  # (B, K), the parent beam of each hypothesis in `live`
@@ -94,7 +91,7 @@ def search(
     sentence_seeds: Sequence[int] | None = None,
     trace: Callable[[TraceStep], None] | None = None,
 ) -> list[list[Hypothesis]]:
-    """Translate a batch. Return at most `n_best` hypotheses per sentence, the best first; [] if the output is NaN.
+    """Translate a batch. Return at most `n_best` hypotheses per sentence, the best first.
 
     Args:
         decoder: the incremental decoder of a model in eval mode.
@@ -197,11 +194,13 @@ def _required(options: SearchOptions, limit: int, length: int, prefix: Sequence[
 
 
 def _ban(log_probs: Tensor, required: list[int | None]) -> Tensor:
-    """Set the log-probabilities (B, K, V) of forbidden tokens to -inf, in place.
+    """Set the log-probabilities of forbidden tokens to -inf, in place. Allowed tokens keep their log-probabilities.
 
-    The allowed tokens are not renormalized, so hypotheses have the log-probabilities of a teacher-forced pass.
-    `required` has the value of `_required` for each row. Returns a tensor of shape (B, K) that is true where the length
-    limit cuts off a hypothesis: EOS is required, but another token is more probable.
+    Args:
+        log_probs: (B, K, V).
+        required: for each row, the result of `_required`.
+    Returns:
+        (B, K) bool: whether the length limit cuts off a hypothesis. Then EOS is required, but is not the best token.
     """
     forced = {row: log_probs[row, :, token].clone() for row, token in enumerate(required) if token is not None}
     log_probs[..., :EOS] = -math.inf  # PAD, UNK and BOS
@@ -218,10 +217,12 @@ def _ban(log_probs: Tensor, required: list[int | None]) -> Tensor:
 
 
 def _best_continuations(log_probs: Tensor, live: Tensor, n: int) -> Candidates:
-    """Return, for each sentence, the n continuations with the largest log-probability of the whole hypothesis.
+    """Return the n most probable continuations of each sentence.
 
-    `live` (B, K) has the log-probabilities of the live hypotheses. `log_probs` (B, K, V) has the log-probabilities of
-    the next tokens.
+    Args:
+        log_probs: (B, K, V), the log-probabilities of the next tokens.
+        live: (B, K), the log-probabilities of the live hypotheses.
+        n: number of continuations, or all if there are fewer.
     """
     n_vocab = log_probs.size(-1)
     sums = (live[..., None] + log_probs).flatten(1)  # (B, K*V)
@@ -233,14 +234,14 @@ def _best_continuations(log_probs: Tensor, live: Tensor, n: int) -> Candidates:
 def _allocate_beams(
     constraint: Constraint, candidates: Candidates, log_probs: Tensor, live: Beams, row: int, limit: int, n_beams: int
 ) -> None:
-    """If a sentence has terms, replace in place the candidates of its row by the candidates that `by_banks` chooses."""
+    """If a sentence has terms, choose its candidates by `Constraint.by_banks`, in place."""
     if not constraint.terms:
         return
     hypotheses = [as_string(tokens) for tokens in live.tokens[row].tolist()]
     # 1. Forbid EOS for each hypothesis that lacks a term.
     incomplete = [beam for beam, hypothesis in enumerate(hypotheses) if constraint.n_lacking(hypothesis)]
     log_probs[row, incomplete, EOS] = -math.inf
-    # 2. Collect the best candidates of all beams, the most probable token of each beam, and the tokens that terms need.
+    # 2. Collect the best candidates, the most probable token of each beam, and the tokens that terms need.
     continuations = constraint.useful_continuations(hypotheses)
     best_tokens = log_probs[row].argmax(-1).tolist()
     continuations.update(map(Continuation, range(len(best_tokens)), best_tokens))
@@ -260,9 +261,9 @@ def _allocate_beams(
 def _ended(
     candidates: Candidates, live: Beams, is_cut: Tensor, options: SearchOptions, length: int
 ) -> list[tuple[int, Hypothesis]]:
-    """Return the candidates that end in EOS and rank among the best K, as pairs (batch row, finished hypothesis).
+    """Return the hypotheses that finish in this step, as pairs (batch row, hypothesis).
 
-    `is_cut` (B, K), from `_ban`, tells for each live hypothesis whether the length limit cuts it off.
+    `is_cut` (B, K) is the result of `_ban`.
     """
     best = slice(options.beam)
     accepted = (candidates.tokens[:, best] == EOS) & (candidates.log_prob[:, best] > -math.inf)
@@ -286,7 +287,7 @@ def _ended(
 
 
 def _continue(candidates: Candidates, live: Beams, options: SearchOptions) -> tuple[Beams, Tensor]:
-    """Return the best K candidates that do not end in EOS as live hypotheses, and their parent beams (B, K).
+    """Return the new live hypotheses and their parent beams (B, K).
 
     In sampling, the order of the beams stays the same, because `Sampler` draws separate noise for each beam.
     """
@@ -302,7 +303,7 @@ def _continue(candidates: Candidates, live: Beams, options: SearchOptions) -> tu
 
 
 def _appended(x: Tensor, parent_beams: Tensor, new: Tensor) -> Tensor:
-    """Select the rows of the parent beams from x (B, K, t), and append `new` (B, K') to these rows.
+    """Append the elements of `new` (B, K') to the rows of their parent beams in x (B, K, t).
 
     Returns a tensor of shape (B, K', t + 1).
     """
@@ -313,9 +314,8 @@ def _appended(x: Tensor, parent_beams: Tensor, new: Tensor) -> Tensor:
 def _is_done(options: SearchOptions, finished: list[Hypothesis], best_live: float, length: int) -> bool:
     """Return whether the search for a sentence ends.
 
-    The search ends if there is no live hypothesis. At the length limit, EOS is forced, so no hypothesis stays live. The
-    search also ends if at least K hypotheses have finished, and the best live hypothesis, scored at its current length,
-    is not better than the K-th best finished hypothesis.
+    The search ends if there is no live hypothesis. It also ends if K finished hypotheses are at least as good as the
+    best live hypothesis. Live hypotheses are scored at their current length.
     """
     if best_live == -math.inf:
         return True

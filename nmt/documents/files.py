@@ -33,9 +33,9 @@ DAMAGES = (zipfile.BadZipFile, zlib.error, struct.error, OverflowError, ValueErr
 
 @contextlib.contextmanager
 def damages(title: object, name: str = "") -> Iterator[None]:
-    """Convert the errors that a damaged document causes in a `with` block to InputError.
+    """Convert errors of reading a damaged document to InputError.
 
-    `title` is the name of the document. If the document is an archive, `name` is the name of its member.
+    `title` is the name of the document. `name` is the member of an archive.
     """
     try:
         yield
@@ -55,27 +55,27 @@ def decoded(title: object, name: str, content: bytes) -> str:
 
 
 def unzipped(content: bytes, max_bytes: int) -> tuple[list[zipfile.ZipInfo], dict[str, bytes]]:
-    """Return the members of a ZIP file: their descriptions, and the content of each name.
+    """Return the descriptions of the members of a ZIP file, and their contents by name.
 
-    Raises one of `DAMAGES` if the file cannot be read, or if the members are too large or too many.
+    Raises one of `DAMAGES` if the file is damaged, or if the members are too large or too many.
     """
     if content.startswith(OFFICE_97):
         raise ValueError("it has a password, or the format of Office 97")
     with zipfile.ZipFile(BytesIO(content)) as archive:
-        # Before unpacking the archive, check the sizes in its directory. No more than these sizes is read.
+        # Check the sizes in the archive's directory before unpacking. No member is read beyond its size.
         infos = archive.infolist()
         if len(infos) > MAX_MEMBERS or sum(info.file_size for info in infos) > max_bytes:
             raise ValueError(f"it has over {max_bytes:,} bytes unpacked, or {MAX_MEMBERS:,} members")
         check_deflated(archive)
         members = {info.filename: archive.open(info).read(info.file_size) for info in infos}
-    # Two members with the same name are an error, because some programs read the first of them and some the second.
+    # Refuse two members with the same name. Some programs read the first of them, others the second.
     if len(members) < len(infos) or not any(map(MEMBERS.fullmatch, members)):
         raise ValueError("it has no text of Word or PowerPoint, or two texts of one name")
     return infos, members
 
 
 def zipped(infos: list[zipfile.ZipInfo], members: dict[str, bytes]) -> bytes:
-    """Return a ZIP file with these members. The names, times and order of the members are those of `infos`."""
+    """Return a ZIP file with these members. `infos` gives their names, times and order."""
     file = BytesIO()
     with zipfile.ZipFile(file, "w") as archive:
         for info in infos:
@@ -84,7 +84,7 @@ def zipped(infos: list[zipfile.ZipInfo], members: dict[str, bytes]) -> bytes:
 
 
 def parse_lines(text: str) -> list[Part]:
-    """Return the parts of a plain text, in which each line is a paragraph."""
+    """Return the parts of a plain text. Each line is a paragraph."""
     parser = Parser()
     # The list contains lines and line ends. The parser copies line ends, because they have no letters.
     for line in re.split(r"(\A\ufeff|\r?\n)", text):
@@ -93,8 +93,8 @@ def parse_lines(text: str) -> list[Part]:
     return parser.parts
 
 
-# The formats of each suffix. A document is translated with one format after the other. Word and PowerPoint need two
-# formats, because a paragraph may contain a text box with paragraphs.
+# A document is translated with the formats of its suffix, one after the other. Word and PowerPoint have two formats,
+# because a paragraph may contain a text box with paragraphs.
 OOXML = [BOXES, PARAGRAPHS]
 FORMATS = {
     ".docx": OOXML,

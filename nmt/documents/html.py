@@ -1,8 +1,7 @@
-"""A parser of HTML and XML fragments, which returns segments of text with inline elements; see `markup`.
+"""A parser of HTML and XML, which returns segments of text with inline elements.
 
-Tags, comments and everything between two segments are copied unchanged. Block tags and declarations separate segments.
-The content of scripts, styles and similar elements is copied, not translated. The content of `<code>` and of elements
-with `translate="no"` is copied as well, although these elements can be inside of a sentence.
+Block tags and declarations separate segments. Everything between two segments is copied. The contents of scripts,
+styles, `<code>` and elements with `translate="no"` are also copied.
 """
 
 import re
@@ -38,8 +37,8 @@ SPACES = " \t\r\n\f"  # white space of HTML, which browsers show as one space
 WHITE_SPACE = re.compile(f"[{SPACES}]+")
 
 
-# The kind of a construct. The first four kinds are tags: "empty" is the tag of an element without content, and
-# "verbatim" is the start tag of an element whose content is copied. The other kinds are groups of `CONSTRUCT`.
+# The kind of a construct. The first four kinds are tags. "empty" is the tag of an element without content, and
+# "verbatim" the start tag of an element that is copied.
 ConstructKind = Literal["start", "end", "empty", "verbatim", "comment", "declaration", "text"]
 
 
@@ -52,9 +51,9 @@ class Construct(NamedTuple):
 
 
 def constructs(text: str) -> Iterator[Construct]:
-    """Yield the constructs of a text. Together, the constructs are the whole text. A text construct may be empty."""
+    """Yield the constructs that a text consists of. A text construct may be empty."""
     cursor = 0
-    # No tag or comment begins after this position. Without this limit, a text of many "<" would take quadratic time.
+    # No tag or comment begins after this position. Without this limit, many "<" would take quadratic time.
     last_end = max(text.rfind(">"), text.rfind("<!--"))
     while cursor <= last_end:
         match = CONSTRUCT.match(text, cursor)
@@ -104,8 +103,7 @@ class Parser:
         self.root = Element("", "", 0, 0)
         self.open = [self.root]  # the root and all open elements; the last one is the innermost
         self.depth = 0  # the deepest nesting of elements so far
-        # While an element is copied as a whole, this list contains its name: once for the element itself, and once for
-        # each open element of the same name inside of it.
+        # The name of the copied element: once for itself, and once for each open element of the same name inside.
         self.kept: list[str] = []
 
     @property
@@ -135,10 +133,10 @@ class Parser:
             self.mark(raw, kind, name)
 
     def write(self, raw: str, text: str) -> None:
-        """Add text to the segment. `raw` is this text as the source writes it, for example with entities."""
+        """Add text to the segment. `raw` is the text as the source writes it, for example with entities."""
         self.raw += raw
         text = WHITE_SPACE.sub(" ", text)
-        # Browsers show several spaces as one space, even if there are tags between them, so drop a repeated space.
+        # Browsers show spaces with tags between them as one space, so drop a repeated space.
         if text.startswith(" ") and (not self.text or self.text.endswith(" ")):
             text = text[1:]
             last = self.last_child
@@ -148,14 +146,14 @@ class Parser:
         self.text += text
 
     def copy(self, raw: str, text: str = "") -> None:
-        """Add a construct that is copied. In the text to translate, `text` stands for the construct."""
+        """Add a construct that is copied. `text` stands for it in the text to translate."""
         start = len(self.text)
         self.write(raw, text)
         end = len(self.text)
         last = self.last_child
         if last and last.verbatim is not None and last.end == start:
-            # The last child is a copied element that ends where this construct begins. A target word can belong to only
-            # one element, so extend this child.
+            # A copied element ends where this construct begins. A target word can belong to only one element, so extend
+            # the copied element.
             last.closing += raw
             last.end = end
             return
@@ -163,7 +161,7 @@ class Parser:
         self.innermost.children.append(element)
 
     def keep(self, raw: str, kind: ConstructKind, name: str = "") -> None:
-        """Copy a construct that is inside of an element whose content is copied."""
+        """Copy a construct inside of an element that is copied."""
         if name == self.kept[0]:  # elements with the same name may be nested
             if kind == "end":
                 self.kept.pop()
@@ -204,8 +202,7 @@ class Parser:
             return
         end = len(self.text)
         if all(element.name != name for element in self.open):
-            # The element with this name began before this segment. So this element contains everything that the
-            # innermost open element contains so far.
+            # The element began before this segment. So it contains what the innermost open element contains so far.
             parent = self.innermost
             self.depth += 1
             parent.children = [Element("", raw, parent.start, end, parent.children)]
@@ -217,7 +214,7 @@ class Parser:
         element.closing = raw
 
     def finish(self) -> None:
-        """End the segment. A segment without letters, or with too deeply nested elements, is copied."""
+        """End the segment. It is copied if it has no letters or too deeply nested elements."""
         if re.search(LETTER, self.text) and self.depth <= MAX_DEPTH:
             self.add_segment()
         else:
@@ -226,13 +223,12 @@ class Parser:
         between_segments.get()()
 
     def add_segment(self) -> None:
-        """Add the segment, with stripped text, to the parts. A copied part is added before and after the segment."""
+        """Add the segment to the parts, between two copied parts."""
         # 1. End the elements that are still open.
         for element in self.open:
             element.end = len(self.text)
 
-        # 2. If the text of an element ends in a space, and children without text follow this space, write the space
-        # before the opening tag of the first of these children.
+        # 2. Where children without text follow the last space of an element, write this space before the first of them.
         for parent in (self.root, *descendants(self.root)):
             is_spaced = self.text[parent.start : parent.end].endswith(" ")
             at_end = [child for child in parent.children if child.start == parent.end]
@@ -241,13 +237,13 @@ class Parser:
                 if parent is self.root:
                     at_end[-1].closing = at_end[-1].closing.rstrip(" ")
 
-        # 3. Strip the text. The white space at both ends is copied.
+        # 3. Strip the text, and copy the white space at both ends.
         text = self.text.strip(" ")
         move(self.root, len(self.text) - len(self.text.lstrip(" ")), len(text))
         before = self.raw.removesuffix(self.raw.lstrip(SPACES))
         after = self.raw.removeprefix(self.raw.rstrip(SPACES))
 
-        # 4. A tag at an edge of the segment whose partner is missing must not move with a word, so copy this tag.
+        # 4. At the edges of the segment, copy tags without a partner, which must not move with a word.
         inner, tags_at_end = [], ""
         for child in self.root.children:
             if child.end == 0 and is_half_tag(child):
@@ -261,7 +257,7 @@ class Parser:
 
 
 def is_half_tag(element: Element) -> bool:
-    """Return whether an element is empty and consists of a single tag whose partner is missing."""
+    """Return whether an element has no content, and only one of its two tags."""
     is_empty = element.start == element.end and not element.children and not element.verbatim
     is_half = not element.opening if element.closing else element.name
     return is_empty and bool(is_half)
@@ -276,7 +272,7 @@ def move(element: Element, shift: int, length: int) -> None:
 
 
 def parse_constructs(items: Iterable[Construct], finish: Callable[[str], str] = str) -> list[Part]:
-    """Return the parts of a fragment that consists of these constructs; see `Parser`."""
+    """Return the parts of a fragment with these constructs. `finish` is applied to each translation."""
     parser = Parser(finish)
     for construct in items:
         parser.read(*construct)

@@ -13,16 +13,15 @@ from nmt.text.spans import Span
 
 FRONT_MATTER = re.compile(r"\ufeff?(?:---[ \t]*\r?\n.*?^(?:---|\.\.\.)[ \t]*(?:\r?\n|\Z))?", re.DOTALL | re.MULTILINE)
 LINE_END = re.compile(r"\r\n?|\n")
-# Templates, formulas, footnote marks and checkboxes. No alternative matches beyond a place where the same alternative
-# could begin again; otherwise, a search would take quadratic time.
+# Templates, formulas, footnote marks and checkboxes. No match contains the beginning of another one of its kind, so a
+# search takes linear time.
 TEMPLATE_OR_MARK = re.compile(
     r"(\{\{(?:(?!\{\{).)*?\}\}|\{%(?:(?!\{%).)*?%\}|\$[^$\s](?:[^$]*[^$\s])?\$|\[\^[^\[\]\s]+\](?::\s)?|^\[[ xX]\]\s)"
 )
 ESCAPED = re.compile(
     r"\\(?=[!-/:-@[-`{-~])|[`]|\*(?=\S)|(?<=\S)\*|(?<!\w)_|_(?!\w)|~~|<(?=[A-Za-z/!?])|&(?=#?\w+;)|\](?=[(\[])"
 )
-# Functions that escape a translation: a paragraph must not begin like a list or a heading, and a cell must not contain
-# "|".
+# These functions escape a translation: marks of lists and headings at the start of a paragraph, and "|" in a cell.
 AS_PARAGRAPH = partial(re.compile(r"^(\d{0,9})([-+.)>=]|#{1,6})(?=\s|$)").sub, r"\1\\\2")
 AS_CELL = partial(re.compile(r"(?<!\\)\|").sub, r"\\|")
 
@@ -42,10 +41,9 @@ def markdown_it() -> Any:
 
 
 def with_span(rule: Callable[..., bool]) -> Callable[..., bool]:
-    """Wrap an inline rule of markdown-it-py.
+    """Wrap an inline rule of markdown-it-py, so that it sets `map` of each token to its span in the block.
 
-    For each token that the rule adds, the wrapped rule sets `map` to the token's span in the block. The span of a
-    `link_close` token covers `](…)`.
+    The span of a `link_close` token covers `](…)`.
     """
 
     def run(state: Any, silent: bool) -> bool:
@@ -55,7 +53,7 @@ def with_span(rule: Callable[..., bool]) -> Callable[..., bool]:
         for token in state.tokens[n_tokens:]:
             if token.type == "link_close" and token.markup != "autolink" and not token.map:
                 token.map = [state.md.helpers.parseLinkLabel(state, start), state.pos]
-            # Tokens inside of a link have their spans, because the rule of links has called other wrapped rules.
+            # Tokens inside of a link already have spans from other rules.
             token.map = token.map or [start, state.pos]
         return True
 
@@ -63,12 +61,12 @@ def with_span(rule: Callable[..., bool]) -> Callable[..., bool]:
 
 
 def parse_markdown(text: str) -> list[Part]:
-    """Return the parts of a Markdown text. Together, the parts cover the whole text."""
+    """Return the parts of a Markdown text."""
     n_front = FRONT_MATTER.match(text).end()  # type: ignore[union-attr]
     # The parser gets only the text after the front matter, so count lines from there.
     line_starts = [n_front, *(match.end() for match in LINE_END.finditer(text, n_front)), len(text)]
     replacements = []
-    searched = n_front  # the end of the last block; the next cell of a table is searched from here
+    searched = n_front  # the end of the last block; the next table cell is searched from here
     for parent, block in pairwise(markdown_it().parse(text[n_front:])):
         if block.type != "inline" or not block.content:
             continue
@@ -79,7 +77,7 @@ def parse_markdown(text: str) -> list[Part]:
         else:
             span = block_span(text, block.content, line_starts, line)
             finish = str if parent.type == "heading_open" else AS_PARAGRAPH
-        if span is None:  # the parser changed the text, for example tabs or NUL, so the block is copied
+        if span is None:  # the parser changed the text, for example tabs, so the block is copied
             continue
         _, searched = span
         block_parts = parts_of_block(block.children, block.content, finish)
@@ -89,14 +87,14 @@ def parse_markdown(text: str) -> list[Part]:
 
 
 def cell_span(text: str, content: str, start: int, stop: int) -> Span | None:
-    """Return the span of a table cell within text[start:stop]; None if the source writes `content` differently."""
+    """Return the span of a table cell within text[start:stop]. None if the source writes `content` differently."""
     written = content.replace("|", r"\|")
     position = text.find(written, start, stop)
     return (position, position + len(written)) if position >= 0 else None
 
 
 def block_span(text: str, content: str, line_starts: Sequence[int], first: int) -> Span | None:
-    """Return the span of a block that begins in line `first`; None if the source writes `content` differently."""
+    """Return the span of a block that begins in line `first`. None if the source writes `content` differently."""
     lines = content.split("\n")
     last = first + len(lines) - 1
     start = text.rfind(lines[0], line_starts[first], line_starts[first + 1])
@@ -107,8 +105,8 @@ def block_span(text: str, content: str, line_starts: Sequence[int], first: int) 
 def parts_of_block(tokens: Sequence[Any], content: str, finish: Callable[[str], str]) -> list[Part]:
     """Return the parts of a block.
 
-    Templates and formulas are part of the text to translate, but stay unchanged. Footnote marks, checkboxes and images
-    are not part of this text: they are copied like tags.
+    Templates and formulas stay unchanged in the text to translate. Footnote marks, checkboxes and images are copied
+    like tags.
     """
     parser = Parser(finish)
     n_read = 0  # tokens before this index have been read
@@ -123,7 +121,7 @@ def parts_of_block(tokens: Sequence[Any], content: str, finish: Callable[[str], 
             html_end = end
         elif parser.kept or i < n_read:
             continue
-        elif token.type == "hardbreak":  # the break separates two texts, and is copied with the spaces before it
+        elif token.type == "hardbreak":  # the break separates two texts; it is copied with the spaces before it
             parser.finish()
             line = content[:start].rstrip(" ")
             parser.parts.append(content[len(line) : end])
@@ -139,7 +137,7 @@ def parts_of_block(tokens: Sequence[Any], content: str, finish: Callable[[str], 
 
 
 def read_token(parser: Parser, token: Any, raw: str, content: str) -> None:
-    """Let a parser read an inline token of a block. `raw` is the source of the token, `content` that of the block."""
+    """Let a parser read an inline token. `raw` is the source of the token, and `content` the source of its block."""
     name = token.type.removesuffix("_open").removesuffix("_close")
     if name == "text":
         read_text(parser, token.content, content)
@@ -156,7 +154,7 @@ def read_token(parser: Parser, token: Any, raw: str, content: str) -> None:
 
 
 def keep_raw(parser: Parser, raw: str) -> None:
-    """Let a parser copy a part of an element whose content is copied."""
+    """Let a parser copy a part of an element that is copied."""
     parser.keep(raw.replace("\n", " "), "text")
 
 
@@ -166,7 +164,7 @@ def read_text(parser: Parser, text: str, content: str) -> None:
         if i % 2 == 0:
             parser.write(part, part)
             continue
-        # If the source writes this part differently, for example with entities, escape the part anew.
+        # If the source writes this part differently, for example with entities, escape it anew.
         raw = part if part in content else escape_markdown(part)
         parser.copy(raw, part if part[0] in "{$" else "")
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 
 from nmt.text.spans import Span
 
-# A function that is called each time a segment has been parsed or written. If the function raises an exception, the
-# work on the document ends. A server uses the function to process other requests in the middle of a document.
+# This function is called after each segment that is parsed or written. A server processes other requests in it. An
+# exception in it ends the work on the document.
 between_segments: ContextVar[Callable[[], object]] = ContextVar("between_segments", default=lambda: None)
 
 
@@ -20,8 +20,8 @@ class Element:
     start: int  # the start of the content in the plain text, in characters
     end: int  # the end of the content
     children: list["Element"] = field(default_factory=list)
-    verbatim: str | None = None  # text, such as code, that is written instead of the translated content, or None
-    name: str = ""  # the name in both tags; empty if the element has no closing tag
+    verbatim: str | None = None  # text, such as code, that is written instead of a translation, or None
+    name: str = ""  # the name in both tags, or an empty string if there is no closing tag
 
 
 @dataclass
@@ -46,10 +46,7 @@ class Format:
 
 
 def parts_of_text(text: str, replacements: Iterable[Replacement]) -> list[Part]:
-    """Return the parts of a text in which spans are replaced. Everything else is copied.
-
-    The spans of `replacements` must be in ascending order.
-    """
+    """Replace spans of a text by parts, and copy the rest. The spans must be in ascending order."""
     parts = []
     copied = 0  # the end of the text that has been copied or replaced
     for (start, end), new_parts in replacements:

@@ -1,9 +1,8 @@
 """Word and PowerPoint: a paragraph (`w:p`, `a:p`) consists of runs (`w:r`, `a:r`), and each run has a format.
 
-A translation is written in the base style: the style of most characters of the paragraph. A run in another style is an
-element. The opening tag of the element ends the run in the base style and begins a run in the other style. The closing
-tag does the reverse. Nodes that are no text, such as images, and nodes that contain runs, such as links, are elements
-as well.
+A translation is written in the base style, the style of most characters of the paragraph. A run in another style is an
+element. Its opening tag ends the run in the base style and begins a run in the other style. Its closing tag does the
+reverse. Images and links are elements as well.
 """
 
 import re
@@ -34,7 +33,7 @@ INVISIBLE = re.compile(
 
 @dataclass(frozen=True)
 class RunStyle:
-    """The formatting of a run, as the tags before and after its text. Styles that look the same are equal."""
+    """The formatting of a run: the tags before and after its text. Styles that look the same are equal."""
 
     start: str = field(compare=False)
     end: str = field(compare=False)
@@ -55,10 +54,9 @@ def style_of(run: XmlNode) -> RunStyle:
 def main_style(nodes: Sequence[XmlNode]) -> RunStyle | None:
     """Return the style of most characters in the runs among `nodes`.
 
-    If these runs have no text, return the main style of the first hyperlink or similar node that has text. If no node
-    has text, return None.
+    If these runs have no text, return the main style of the first hyperlink or similar node with text, or None.
     """
-    n_characters = Counter[RunStyle]()  # for equal styles, the key is the style that comes first
+    n_characters = Counter[RunStyle]()  # of equal styles, the first one is the key
     for node in nodes:
         if node.name in RUNS:
             n = sum(len(unescape(child.content)) for child in node.children if child.name in TEXTS)
@@ -72,10 +70,10 @@ def main_style(nodes: Sequence[XmlNode]) -> RunStyle | None:
 
 
 def parse_ooxml(text: str, *, of_boxes: bool) -> list[Part]:
-    """Return the parts of a document.
+    """Return the parts of a document. Its segments are paragraphs.
 
-    If `of_boxes` is true, the segments are the paragraphs in text boxes; otherwise, all paragraphs outside of text
-    boxes. Text boxes are inside of paragraphs, so a paragraph within another paragraph is in a text box.
+    With `of_boxes`, these are the paragraphs in text boxes, otherwise all others. A paragraph inside of another one is
+    in a text box.
     """
     parts: list[Part] = []
 
@@ -83,7 +81,7 @@ def parse_ooxml(text: str, *, of_boxes: bool) -> list[Part]:
         is_paragraph = node.name in ("w:p", "a:p")
         content = []
         if is_paragraph:
-            between_segments.get()()  # called for all paragraphs, whatever `of_boxes` is
+            between_segments.get()()
             base = main_style(node.children) if is_inside == of_boxes else None
             if base:
                 content = Paragraph(node.children, base).parts
@@ -121,9 +119,9 @@ class Paragraph(Parser):
                 style = self.switch(style, base, base)
                 self.add_other(node, node.raw, base)
                 continue
-            # A child of the run that is no text, such as an image, is copied within a separate run of the same format.
+            # A child without text, such as an image, is copied within its own run of the same format.
             run_style = style_of(node)
-            run_start = run_style.start.rpartition("<")[0]  # the tags that start the run, without that of its text
+            run_start = run_style.start.rpartition("<")[0]  # the start of the run, without the tag of its text
             for child in node.children:
                 if child.name in TEXTS:
                     raw = CDATA_OR_TAG.sub(as_escaped, child.content)
@@ -136,10 +134,7 @@ class Paragraph(Parser):
         self.switch(style, base, base)
 
     def switch(self, style: RunStyle, new: RunStyle, base: RunStyle) -> RunStyle:
-        """Write the tags that change the style of the text from `style` to `new`, and return the new style.
-
-        Text in a style other than `base` is an element, whose opening and closing tags change the style.
-        """
+        """Write the tags that change the style of the text from `style` to `new`. Returns the new style."""
         if new == style:
             return style
         if style is not base:  # end the element of the old style
@@ -153,7 +148,7 @@ class Paragraph(Parser):
     def add_other(self, node: XmlNode, raw: str, base: RunStyle) -> None:
         """Add a node that is not text. `raw` is the XML that is written for this node."""
         inner = main_style(node.children) if node.name in CONTAINERS else None
-        if inner:  # the node contains text, as a link does, so it is an element
+        if inner:  # the node contains text, such as a link, so it is an element
             self.read(base.end + node.opening + inner.start, "start", node.name)
             self.add(node.children, inner)
             self.read(inner.end + node.closing + base.start, "end", node.name)
@@ -167,10 +162,10 @@ class Paragraph(Parser):
             self.copy(base.end + raw + base.start, text)
 
     def finish(self) -> None:
-        """End the segment. The copied parts before and after the segment are written within runs."""
+        """End the segment. Copied parts are written within runs."""
         n_parts = len(self.parts)
         super().finish()
-        # The parser has added either the segment between two parts that are copied, or only one part that is copied.
+        # The parser has added a segment between two copied parts, or a single copied part.
         match self.parts[n_parts:]:
             case [str(before), Segment() as segment, str(after)]:
                 segment.finish = partial(self.written, before, after)
@@ -179,10 +174,7 @@ class Paragraph(Parser):
                 self.parts[n_parts:] = [self.written(copied, "", "")]
 
     def written(self, before: str, after: str, text: str) -> str:
-        """Return XML that consists of runs in the base style: `before`, `text` with its tags, and `after`.
-
-        Empty runs, which arise where an element begins or ends at an edge of the text, are left out.
-        """
+        """Return the XML of `before`, `text` and `after` in the base style, without empty runs."""
         runs = self.base.start + before + text + after + self.base.end
         return EMPTY_RUN.sub(lambda match: "" if match[0] in self.empty else match[0], runs)
 
@@ -205,8 +197,7 @@ def fields_joined(nodes: Sequence[XmlNode]) -> list[XmlNode]:
             joined.append(XmlNode("field", children=field_nodes) if marks else node)
             field_nodes = []
             depth = 0
-    # The last field ends in another paragraph, so do not merge it: keep the first node of this field, and search the
-    # nodes after the first one for other fields.
+    # The last field ends in another paragraph, so do not merge it. Search its other nodes for further fields.
     if field_nodes:
         joined += [field_nodes[0], *fields_joined(field_nodes[1:])]
     return joined

@@ -22,13 +22,13 @@ POSITION_AND_DASH = regex.compile(r"(?:\{[^}]*\})*(?:[-–—]\s*)?")
 TIME_OR_FORMAT = regex.compile(r"(<[\d:.]+>|\{\\[^{}]*\})")  # a time inside of a cue, or a format such as {\i1}
 UNSPACED_BREAK = regex.compile(rf"(?<={UNSPACED_CHARACTER})\r?\n(?={UNSPACED_CHARACTER})")
 # A unit that stays on one line: a word, or a syllable of an unspaced script with the punctuation marks after it. Tags
-# and white space before a word or character belong to the same unit.
+# and white space before it belong to the unit.
 UNBROKEN = regex.compile(
     rf"\s*(?:<[^<>]*>)*(?:{SYLLABLE}(?:(?![<&])[^\w\s])*|(?:[^\s<{UNSPACED_SCRIPTS}]|</[^<>]*>)+|<|)"
 )
 ANY_TAG = regex.compile("<[^<>]*>")
-# Maximum width, in characters, of a translation that is written on one line. Broadcasters usually allow 42. If the
-# source has a wider line, the width of that line is the maximum.
+# Maximum width of a translation on one line, in characters. Broadcasters usually allow 42. A wider line of the source
+# raises the maximum.
 MAX_LINE = 42
 
 
@@ -49,10 +49,10 @@ def parts_of_cue(text: str) -> list[Part]:
     parts: list[Part] = []
     line_end = "\r\n" if "\r\n" in text else "\n"
     content = text.rstrip("\r\n")
-    # The list contains the lines of each speaker, and line ends between speakers, which are copied.
+    # The list contains the lines of each speaker, and the line ends between speakers.
     for lines in SPEAKER.split(content):
         start = POSITION_AND_DASH.match(lines)[0]  # type: ignore[index]
-        # The parser joins the lines with spaces, but there are no spaces between characters of unspaced scripts.
+        # The parser joins lines with spaces. Unspaced scripts have none, so join their lines here.
         joined = UNSPACED_BREAK.sub("", lines[len(start) :])
         widths = [len(ANY_TAG.sub("", line)) for line in lines.split(line_end)]
         finish = partial(broken, n_lines=len(widths), width=max(MAX_LINE, *widths), line_end=line_end)

@@ -1,7 +1,7 @@
 """Tables of strings in CSV, JSON and PO: each line of a string is a paragraph, which may contain tags.
 
-Everything but the translated strings is copied. The libraries csv, json, polib and translate-toolkit are not used
-to write, because they would write the whole file anew, with other line breaks and escapes.
+Everything else is copied. The libraries csv, json and polib are not used to write, because they would change line
+breaks and escapes.
 """
 
 import json
@@ -13,7 +13,7 @@ from nmt.documents.html import BLOCK, VOID, Parser, constructs
 from nmt.documents.markup import Format, Part, Segment, has_segment, parts_of_text
 from nmt.errors import InputError
 
-# A text that is copied: a URL, or a message with branches, such as {n, plural, one {# day} other {# days}}.
+# A text that is copied: a URL, or a message with branches such as {n, plural, one {# day} other {# days}}.
 ADDRESS_OR_BRANCHES = re.compile(r"\s*\w+://\S+\s*|.*\{\s*\w+\s*,\s*(?:plural|select|selectordinal)\s*,.*", re.DOTALL)
 JSON_STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
 JSON_KEY_END = re.compile(r"\s*:")
@@ -36,10 +36,10 @@ HTML_NAMES = BLOCK | VOID  # names of tags that are read as tags even without a 
 
 
 def parts_of_string(text: str, encode: Callable[[str], str]) -> list[Part]:
-    """Return the parts of a string. `encode` returns a text in the form in which the file writes it.
+    """Return the parts of a string. `encode` escapes a text for the file.
 
-    Entities such as `&amp;` are text. A tag without a partner, such as `<a@b.de>`, is text as well, unless `HTML_NAMES`
-    contains the name of the tag.
+    Entities such as `&amp;` are text. A tag without a partner, such as `<a@b.de>`, is text if its name is not in
+    `HTML_NAMES`.
     """
     text.encode()  # raises UnicodeEncodeError, a ValueError, for half of a surrogate pair
     parser = Parser(encode)
@@ -49,11 +49,8 @@ def parts_of_string(text: str, encode: Callable[[str], str]) -> list[Part]:
 
 
 def read_string(parser: Parser, text: str, escape: Callable[[str], str] = str) -> None:
-    """Let a parser read a text that may contain tags, see `parts_of_string`.
-
-    `escape` returns a text in the form in which the document writes it.
-    """
-    if ADDRESS_OR_BRANCHES.fullmatch(text) and not parser.kept:  # a URL, or a message with branches
+    """Let a parser read a text that may contain tags. `escape` escapes a text for the document."""
+    if ADDRESS_OR_BRANCHES.fullmatch(text) and not parser.kept:
         parser.copy(escape(text))
         return
     tags = set(TAG_START.findall(text.lower()))  # the beginnings of all tags, such as "<b" and "</b"
@@ -73,8 +70,13 @@ def read_string(parser: Parser, text: str, escape: Callable[[str], str] = str) -
 def parse_csv(text: str, column: str, title: object = "") -> list[Part]:
     """Return the parts of a CSV file (RFC 4180). The segments are the fields of one column.
 
-    The first row has the names of the columns. `title` is the name of the file. Raises InputError if no column is named
-    `column`, and ValueError if the file is damaged.
+    Args:
+        text: the content of the file. The first row has the names of the columns.
+        column: the name of the column to translate.
+        title: the name of the file, for messages.
+    Raises:
+        InputError: no column has this name.
+        ValueError: the file is damaged.
     """
     replacements = []
     rows = csv_rows(text)
@@ -103,7 +105,7 @@ def escape_csv(text: str) -> str:
 def csv_rows(text: str) -> Iterator[list[re.Match[str]]]:
     """Yield the fields of each row that is not empty.
 
-    The delimiter is a comma, a semicolon or a tab, whichever is the most frequent in the first line.
+    The delimiter is the most frequent of comma, semicolon and tab in the first line.
     """
     delimiter = max(",;\t", key=text.partition("\n")[0].count)
     field = re.compile(rf'(?P<value>"[^"]*(?:""[^"]*)*"|(?!")[^{delimiter}\r\n]*)(?P<end>{delimiter}|\r?\n|\Z)')
@@ -126,7 +128,7 @@ def parse_json_strings(text: str) -> list[Part]:
     json.loads(text.removeprefix("\ufeff"))  # raises ValueError if the file is not JSON
     replacements = []
     for match in JSON_STRING.finditer(text):
-        if JSON_KEY_END.match(text, match.end()):  # keys are not translated
+        if JSON_KEY_END.match(text, match.end()):
             continue
         value_parts = parts_of_string(json.loads(match[0], strict=False), escape_json)
         if has_segment(value_parts):
@@ -135,7 +137,7 @@ def parse_json_strings(text: str) -> list[Part]:
 
 
 def escape_json(text: str) -> str:
-    """Escape a text for a JSON string; the result has no quotes around it."""
+    """Escape a text for the inside of a JSON string."""
     return json.dumps(text, ensure_ascii=False)[1:-1]
 
 
@@ -155,8 +157,8 @@ class PoMessage:
 def parse_po(text: str) -> list[Part]:
     """Return the parts of a PO file. Each `msgstr` that is empty or fuzzy gets a translation of the `msgid`.
 
-    In a message with several plural forms, the first form is translated from `msgid`, and all other forms from
-    `msgid_plural`. A single plural form is translated from `msgid_plural`. Raises ValueError if the text is no PO file.
+    The first of several plural forms is translated from `msgid`, the others from `msgid_plural`. A single plural form
+    is translated from `msgid_plural`. Raises ValueError if the text is no PO file.
     """
     replacements = []
     for message in po_messages(text):
@@ -169,7 +171,7 @@ def parse_po(text: str) -> list[Part]:
         for name, value in message.values.items():
             is_finished = texts[name] and not message.is_fuzzy
             if is_finished or not name.startswith("msgstr"):
-                continue  # this value is copied with the text around it
+                continue
             is_first_of_several = name == "msgstr[0]" and "msgstr[1]" in texts
             source = texts["msgid"] if is_first_of_several else texts.get("msgid_plural", texts["msgid"])
             # A value can consist of several strings. The translation is a single string.
@@ -178,10 +180,9 @@ def parse_po(text: str) -> list[Part]:
 
 
 def po_messages(text: str) -> list[PoMessage]:
-    """Return the messages of a PO file that are in use. A message ends with its last msgstr.
+    """Return the messages of a PO file. Obsolete messages, whose lines begin with `#~`, are left out.
 
-    A comment belongs to the message or domain that follows it. The lines of obsolete messages, which are not in use,
-    begin with `#~`.
+    A message ends with its last msgstr. A comment belongs to the message or domain after it.
     """
     messages = [PoMessage()]
     position = int(text.startswith("\ufeff"))  # skip a BOM
@@ -193,7 +194,7 @@ def po_messages(text: str) -> list[PoMessage]:
             raise ValueError(f"line {line_number(text, position)} is no comment, name or string")
         position = line.end()
         name, comment = line["name"] or "", line["comment"] or ""
-        is_separate = name == "domain" or comment.startswith("#~")  # then comments before it belong to no message
+        is_separate = name == "domain" or comment.startswith("#~")  # comments before such a line belong to no message
         is_next = messages[-1].is_complete and (comment or name) and not name.startswith("msgstr[")
         if is_separate or is_next:
             messages.append(PoMessage())
@@ -204,8 +205,7 @@ def po_messages(text: str) -> list[PoMessage]:
         if name and not is_separate:
             messages[-1].values[name] = line
 
-    # 2. Leave out messages without values. Such messages arise from lines of obsolete messages, from domains, and from
-    # comments at the end of the file. Check all other messages.
+    # 2. Leave out messages without values, which arise from comments, domains and obsolete messages. Check the rest.
     messages = [message for message in messages if message.values]
     for message in messages:
         if "msgid" not in message.values or not message.is_complete:
@@ -216,7 +216,7 @@ def po_messages(text: str) -> list[PoMessage]:
 
 
 def escape_po(text: str) -> str:
-    """Escape a text for a string of a PO file; the result has no quotes around it."""
+    """Escape a text for the inside of a PO string."""
     return text.translate(PO_ESCAPED)
 
 
@@ -227,7 +227,7 @@ def po_text(value: str) -> str:
 
 
 def line_number(text: str, position: int) -> int:
-    """Return the number, from 1, of the line that contains this position."""
+    """Return the number of the line at a position. Lines are counted from 1."""
     return text.count("\n", 0, position) + 1
 
 

@@ -1,7 +1,7 @@
-"""XLIFF 1 and 2: in each unit, the translation of the source replaces the target, unless the target is finished.
+"""XLIFF 1 and 2: the translation of each source becomes the target. Finished targets stay unchanged.
 
-Inline elements are read as tags. The library translate-toolkit is not used, because it would write the whole file anew,
-and lose elements that it does not know.
+Inline elements are read as tags. The library translate-toolkit is not used, because it loses elements that it does not
+know.
 """
 
 import re
@@ -12,8 +12,8 @@ from nmt.documents.markup import Format, Part
 from nmt.documents.tables import read_string
 from nmt.documents.xml import XmlNode, read_xml
 
-AROUND = ("g", "mrk", "pc")  # inline elements that contain text; other inline elements contain code, or nothing
-# Inline elements that come in pairs: one element of a pair is the opening tag (START), the other the closing tag (END).
+AROUND = ("g", "mrk", "pc")  # inline elements that contain text; others contain code or nothing
+# Inline elements that come in pairs. Each element is read as an opening or a closing tag.
 PAIRED: dict[str, ConstructKind] = {
     "bpt": "start",
     "bx": "start",
@@ -54,7 +54,7 @@ def parse_xliff(text: str) -> list[Part]:
 def parts_of_unit(unit: XmlNode) -> list[Part]:
     """Return the parts of a unit. The parts of the source replace the content of the target.
 
-    If the unit has no target, a target is added after the source. If the target is finished, the unit is copied.
+    A missing target is added. A unit with a finished target is copied.
     """
     children = {child.local_name: child for child in unit.children}
     source, target = children.get("source"), children.get("target")
@@ -69,7 +69,7 @@ def parts_of_unit(unit: XmlNode) -> list[Part]:
     if target.content.strip() and not UNFINISHED.search(unit.opening + target.opening):
         return [unit.raw]
 
-    # Replace the content of the target by the parts of the source, which will be translated.
+    # Replace the content of the target by the parts of the source.
     parser = Parser()
     read_inline(parser, source.children)
     parser.finish()
@@ -95,7 +95,7 @@ def read_inline(parser: Parser, nodes: list[XmlNode]) -> None:
             read_inline(parser, node.children)
             parser.read(node.closing, "end", f"{name} ")
         elif name in PAIRED or parser.kept:
-            # Several attributes can identify the pair. `startRef` is preferred to `rid`, and `rid` to `id`.
+            # Several attributes can identify the pair. The first choice is `startRef`, then `rid`, then `id`.
             _, key = max(KEY.findall(raw), default=("", ""))
             parser.read(node.raw, PAIRED.get(name, "empty"), f"code {key}")
         else:  # the node is a code or a comment

@@ -14,7 +14,7 @@ ENCODING = re.compile(r"""\ufeff?<\?xml[^>]*\sencoding\s*=\s*["'](?!utf-8["'])""
 
 @dataclass(eq=False)
 class XmlNode:
-    """An element; or a text, comment or processing instruction, which is a node without a name."""
+    """An element, a text, a comment or a processing instruction. Only elements have a name."""
 
     name: str = ""  # the name with its namespace prefix
     opening: str = ""  # the opening tag, or the whole text or comment, as the source writes it
@@ -38,10 +38,7 @@ class XmlNode:
 
 
 def read_xml(text: str) -> XmlNode:
-    """Return a node without a name that contains a whole document.
-
-    Raises ValueError if the document is malformed, or has a document type, which could declare entities.
-    """
+    """Return a nameless node that contains a whole document. Raises ValueError as `check_xml` does."""
     check_xml(text)
     root = XmlNode()
     open_nodes = [root]  # the nodes that are open; the last one is the innermost
@@ -58,7 +55,10 @@ def read_xml(text: str) -> XmlNode:
 
 
 def check_xml(text: str) -> None:
-    """Raise ValueError if a document is malformed, has a document type, or declares another encoding than UTF-8."""
+    """Raise ValueError if a document is malformed, has a document type, or declares another encoding than UTF-8.
+
+    A document type is refused because it can declare entities.
+    """
     if ENCODING.match(text):
         raise ValueError("it declares another encoding than UTF-8")
 

@@ -11,11 +11,10 @@ from sacrebleu.metrics.chrf import CHRF
 from nmt.evaluate import PairedScore, ScoreSettings, paired_scores, sacrebleu_metrics, score
 from nmt.insight import pages
 
-# Groups of lines by length (see `n_words`). Key: name of the group; value: maximum length of a line in the group, in
-# words.
+# Groups of lines by length. Key: name of the group; value: maximum length of a line in the group, in words.
 GROUPS = {"1 to 5": 5, "6 to 10": 10, "11 to 20": 20, "21 to 40": 40, "41 or more": sys.maxsize}
 MAX_SYSTEMS = len(ascii_uppercase)  # the page names each system by a letter
-N_DIFFERING = 5  # maximum number of better lines, and of worse lines, that `most_differing` returns
+N_DIFFERING = 5  # `most_differing` returns up to this many better lines, and as many worse lines
 
 
 @dataclass(frozen=True)
@@ -24,13 +23,13 @@ class EvaluationSet:
 
     name: str
     sources: list[str] | None  # None if the source lines are unknown
-    references: list[list[str]]  # one or several lists, each with one reference per line of the test set
+    references: list[list[str]]  # one or several lists with one reference per line
     settings: ScoreSettings
 
 
 @dataclass(frozen=True)
 class ComparedLine:
-    """A line of the test set, and the translations of this line by all systems. The first one is the baseline's."""
+    """A line of the test set with the translations of all systems. The first one is the baseline's."""
 
     number: int  # line number, from 1
     source: str  # empty if unknown
@@ -56,9 +55,9 @@ class Comparison:
     corpus: str
     n_lines: int
     scores: list[PairedScore]
-    left_out: str  # a message that says why TER is left out; empty if TER was computed
+    left_out: str  # says why TER is left out; empty if TER was computed
     groups: dict[str, list[LineGroup]]  # key: the property by which the lines are grouped
-    differing: list[dict[str, list[ComparedLine]]]  # for each system except the baseline: see `most_differing`
+    differing: list[dict[str, list[ComparedLine]]]  # results of `most_differing`, one for each system after the first
 
 
 def compare(
@@ -91,7 +90,6 @@ def n_words(text: str) -> int:
 def compared_lines(systems: Sequence[Sequence[str]], test_set: EvaluationSet) -> list[ComparedLine]:
     """Return all lines of the test set. Each line has the translations of all systems, with their sentence chrF."""
     chrf = CHRF(lowercase=test_set.settings.lowercase)
-    # Index i is the same line of the test set in all lists of sources, references and translations.
     n_lines = len(test_set.references[0])
     sources = test_set.sources or [""] * n_lines
     lines = []
@@ -133,10 +131,9 @@ def gain(line: ComparedLine, system: int) -> float:
 
 
 def most_differing(lines: Sequence[ComparedLine], system: int) -> dict[str, list[ComparedLine]]:
-    """Return the lines on which the sentence chrF of a system differs most from the sentence chrF of the baseline.
+    """Return the lines on which a system differs most from the baseline by sentence chrF.
 
-    "better" has up to `N_DIFFERING` lines on which the system is furthest above the baseline. "worse" has up to
-    `N_DIFFERING` lines on which the system is furthest below the baseline.
+    The keys are "better" and "worse". Each list has up to `N_DIFFERING` lines.
     """
     gain_of = partial(gain, system=system)
     best_first = sorted(lines, key=gain_of, reverse=True)

@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 
 from nmt.run.directory import RunDirectory, json_lines
 
-MAX_POINTS = 1000  # maximum number of points of a curve; if a run has more steps, each point covers several steps
-# These metrics are averaged over the steps that a point covers. The weight of a step is its number of target tokens.
+MAX_POINTS = 1000  # maximum number of points of a curve; in a longer run, each point covers several steps
+# These metrics are averaged over the steps of a point. A step is weighted by its number of target tokens.
 MEANS = ("loss", "lr", "grad_norm")
-# The curves are computed from the values of these keys in the lines of metrics.jsonl that describe a step.
+# The curves are computed from these values of each step in metrics.jsonl.
 COLUMNS = ("step", "elapsed_s", "n_tokens", *MEANS)
 CHARTS = {  # key: metric; value: title and unit of the metric's chart
     "loss": ("Training loss", "nats per piece, smoothed"),
@@ -27,9 +27,8 @@ CHARTS = {  # key: metric; value: title and unit of the metric's chart
 
 
 def read_figures(run: RunDirectory) -> tuple[dict[str, list[float]], list[dict[str, Any]]]:
-    """Return the curves of a run (see `curves_of`), and the lines of metrics.jsonl that describe validations."""
-    # The values of `COLUMNS` of each step, unless a value is missing. An array takes 48 bytes per step. A list
-    # would take much more.
+    """Return the curves of a run, and the lines of metrics.jsonl that describe validations."""
+    # The values of `COLUMNS` for each step. An array takes much less memory than a list.
     rows = array("d")
     validations = []
     for line in json_lines(run.metrics_file):
@@ -45,10 +44,9 @@ def read_figures(run: RunDirectory) -> tuple[dict[str, list[float]], list[dict[s
 
 
 def curves_of(rows: NDArray[np.float64]) -> dict[str, list[float]]:
-    """Return the curves of a run by name, given the values of `COLUMNS` for each step.
+    """Return the curves of a run by name. `rows` has the values of `COLUMNS` for each step.
 
-    A curve is a list with one value per point; the curve "step" is the x axis. There are at most `MAX_POINTS` points.
-    All points cover the same number of steps, except that the last point may cover fewer.
+    A curve is a list with one value per point. The curve "step" is the x axis. There are at most `MAX_POINTS` points.
     """
     steps, elapsed_s, n_tokens, *_ = rows.T
     # 1. Find the first and the last step that each point covers.

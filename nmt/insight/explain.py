@@ -1,7 +1,6 @@
 """The explanation of one translation: tensors inside the model, attention weights, and the search.
 
-This module has no code of its own for the model or the search. It runs the code that `nmt translate` runs, and records
-data by the `trace` callback of `search`, by `model.attention`, and by torch's hooks.
+This module runs the model and the search of `nmt translate`, and records their data with callbacks and hooks.
 """
 
 import html
@@ -46,18 +45,18 @@ class Choice:
 
     piece: str
     token: int
-    log_prob: float  # nats, conditional on the tokens before this token
+    log_prob: float  # nats, conditional on the previous tokens
 
 
 @dataclass(frozen=True)
 class Token:
-    """A target token of a sentence. All probabilities are conditional on the tokens before this token."""
+    """A target token of a sentence. Its probabilities are conditional on the tokens before it."""
 
     piece: str
     token: int
     log_prob: float  # nats
-    rank: int  # 1 + number of tokens in the vocabulary that are more probable than this token
-    alternatives: list[Choice]  # the most probable tokens at this position, best first; may include the token itself
+    rank: int  # 1 for the most probable token of the vocabulary, 2 for the second, and so on
+    alternatives: list[Choice]  # the most probable tokens at this position, best first
 
 
 @dataclass(frozen=True)
@@ -68,7 +67,7 @@ class Translated:
     tokens: list[Token]  # the last token is EOS
     log_prob: float  # sum of the log-probabilities of `tokens`, in nats
     score: float  # log_prob after the length penalty
-    is_cut: bool  # whether the length limit forced EOS at a position where the model preferred another token
+    is_cut: bool  # whether the length limit ended the translation too early
 
 
 @dataclass(frozen=True)
@@ -78,15 +77,15 @@ class Reference:
     text: str
     tokens: list[Token]  # the last token is EOS
     log_prob: float  # sum of the log-probabilities of `tokens`, in nats
-    first_difference: int | None  # index of the first token that differs from greedy search; None if no token differs
+    first_difference: int | None  # index of the first token that differs from greedy search, if any
 
 
 @dataclass(frozen=True)
 class OnePass:
-    """The result of a common mistake: one decoder pass that reads BOS and padding instead of the previous tokens."""
+    """The result of a common mistake: one decoder pass over BOS and padding instead of the previous tokens."""
 
     text: str
-    tokens: list[Token]  # the most probable token at each position of this pass
+    tokens: list[Token]  # the most probable token at each position
 
 
 @dataclass(frozen=True)
@@ -101,10 +100,10 @@ class Explanation:
     options: SearchOptions
     hypotheses: list[Translated]  # the best hypothesis is first
     greedy: Translated
-    stages: list[Stage]  # stages of a pass over `translation` by teacher forcing
+    stages: list[Stage]  # recorded while the model scores `translation`
     cache: tuple[list[tuple[int, ...]], Tensor]  # the result of `decoder_cache` for `translation`
     attention: AttentionWeights  # shapes: encoder (L, 1, H, S, S), decoder (L, 1, H, T, T), cross (L, 1, H, T, S)
-    heads: list[HeadSummary]  # statistics of all heads over the pair of `source` and `translation`
+    heads: list[HeadSummary]  # statistics of all heads for this sentence pair
     padding_mask: list[bool]  # see `Sentence.padding_mask`
     tree: list[SearchNode]
     one_pass: OnePass
@@ -128,10 +127,10 @@ class Explanation:
 def outline(
     translator: Translator, text: str, *, prefix: str | Sequence[int] = (), check: Check = lambda: None, **options: Any
 ) -> dict[str, Any]:
-    """Return the parts of an explanation that take little time: together, about as long as the translation itself.
+    """Return the parts of an explanation that are fast to compute. Arguments and errors are those of `explain`.
 
-    Arguments and errors are those of `explain`. The keys are names of fields of `Explanation`, and `cross`: the mean
-    over all heads of the cross-attention weights for the best hypothesis, (T, S); None if the model has no attention.
+    The keys are names of fields of `Explanation`, and "cross". The value of "cross" is the cross-attention (T, S) for
+    the best hypothesis, averaged over all heads. It is None if the model has no attention.
     """
     sentence = Sentence(translator, text, options, prefix, check)
     with torch.inference_mode():
@@ -164,11 +163,11 @@ def explain(
     """Explain the translation of one sentence.
 
     Args:
-        run: a run directory, a model file, or the translator that `load` has made from either.
+        run: a run directory, a model file, or a translator from `load`.
         text: one sentence, not longer than the model's maximum length.
         reference: a correct translation, with which the model's translation is compared.
-        prefix: text or target token ids; the search is forced to begin each translation with these tokens.
-        check: called at each step of a search and before each scoring pass; may raise an exception, see `Check`.
+        prefix: text or target token ids with which each translation must begin.
+        check: called at each step; may raise an exception to stop the explanation.
         options: fields of `SearchOptions` except `glossary`, for example `beam=1`.
     Raises:
         InputError: the text is blank or too long, or the model is an ensemble.
@@ -262,7 +261,7 @@ class Sentence:
     def search(self, options: SearchOptions) -> tuple[list[Hypothesis], list[TraceStep]]:
         """Return the n-best hypotheses and the search steps.
 
-        This is the search of `nmt translate`, except that `torch.jit.trace` does not speed up the decoder.
+        This is the search of `nmt translate` without `torch.jit.trace`.
         """
         steps: list[TraceStep] = []
 
@@ -284,18 +283,18 @@ class Sentence:
         return hypotheses, steps
 
     def searches(self) -> tuple[list[Hypothesis], Hypothesis, list[SearchNode]]:
-        """Return the n-best hypotheses, the hypothesis of greedy search, and the search tree (see `with_paths`)."""
+        """Return the n-best hypotheses, the greedy hypothesis, and the search tree."""
         hypotheses, steps = self.search(self.options)
         (greedy,), _ = self.search(self.options.changed(beam=1, n_best=1, sample=False))
         tree = search_tree(steps, self.options, self.tokenizer)
         return hypotheses, greedy, with_paths(tree, hypotheses[0].tokens, greedy.tokens)
 
     def tgt_in(self, tokens: Sequence[int]) -> Tensor:
-        """Return the decoder's input (1, T) for a hypothesis that ends in EOS: BOS, then all tokens except EOS."""
+        """Return the decoder's input (1, T): BOS, then all tokens except the final EOS."""
         return torch.tensor([[BOS, *tokens[:-1]]], device=self.src.device)
 
     def log_probs(self, tgt_in: Tensor) -> Tensor:
-        """Return the log-probabilities (T, V) of the next token after each of the T tokens of `tgt_in` (1, T)."""
+        """Return the log-probabilities (T, V) of the next token at each position of `tgt_in` (1, T)."""
         self.check()
         logits: Tensor = self.model(self.src, tgt_in)  # (1, T, V)
         return logits[0].float().log_softmax(-1)
@@ -309,7 +308,7 @@ class Sentence:
         return one_line(self.tokenizer.decode(tokens))
 
     def tokens(self, tokens: Sequence[int], log_probs: Tensor) -> list[Token]:
-        """Return a `Token` for each of T token ids. `log_probs` is (T, V): all log-probabilities at each position."""
+        """Return a `Token` for each of T token ids, given the log-probabilities (T, V) at their positions."""
         token_ids = torch.tensor(tokens, device=log_probs.device)[:, None]  # (T, 1)
         token_log_probs = log_probs.gather(1, token_ids)  # (T, 1)
         ranks = (log_probs > token_log_probs).sum(1) + 1  # (T,)

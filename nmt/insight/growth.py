@@ -27,12 +27,12 @@ GREEDY = {"beam": 1, "n_best": 1}
 
 @dataclass(frozen=True)
 class Snapshot:
-    """The results of one snapshot's model: a translation of the sentence, and probabilities of the reference."""
+    """A snapshot's translation of the sentence, and its probabilities of the reference."""
 
     step: int
     translation: str  # result of greedy search
-    is_cut: bool  # whether the length limit forced EOS at a position where the model preferred another token
-    probabilities: list[float]  # probability of each reference token given the reference tokens before it, 0-1
+    is_cut: bool  # whether the length limit ended the translation too early
+    probabilities: list[float]  # probability of each reference token after the previous ones, 0-1
 
 
 @dataclass(frozen=True)
@@ -54,13 +54,13 @@ class Growth:
     model: str  # kind and sizes of the model in one line
     source: str
     reference: str
-    is_given: bool  # whether the caller gave `reference`; otherwise, the run's model has translated `source`
+    is_given: bool  # if False, `reference` is the translation by the run's model
     source_pieces: list[str]  # the last piece is EOS
     reference_pieces: list[str]  # the last piece is EOS
     snapshots: tuple[Snapshot, ...]  # in the order of their steps
     cross: Tensor  # (N, L, H, T, S): cross-attention weights for the reference; L is 0 if the model has no attention
     heads: list[HeadGrowth]
-    n_pairs: int  # `heads` are computed from this number of sentence pairs: this sentence and samples of the dev set
+    n_pairs: int  # number of sentence pairs from which `heads` are computed
     loss: list[tuple[float, float]]  # (step, training loss)
     validations: list[tuple[int, float, float]]  # (step, dev loss, dev BLEU)
 
@@ -68,10 +68,11 @@ class Growth:
 def growth(
     run: Path | str, text: str, *, reference: str | None = None, languages: str = "", device: str = "auto"
 ) -> Growth:
-    """Translate one sentence with every snapshot of a run. The default reference is the translation of the run's model.
+    """Translate one sentence with every snapshot of a run. By default, the reference is the run's own translation.
 
-    Raises InputError if the run has no snapshots, or if the text is blank or too long. Raises ModelError if `run` is
-    not a run, or if a snapshot is damaged.
+    Raises:
+        InputError: the run has no snapshots, or the text is blank or too long.
+        ModelError: `run` is not a run, or a snapshot is damaged.
     """
     directory = RunDirectory(run)
     steps = directory.snapshot_steps() if directory.read_config() else []
@@ -87,7 +88,7 @@ def growth(
     target_tokens = sentence.tokens_of(reference)
     curves, validations = read_figures(directory)
     pairs = [(text, reference)]
-    if not languages:  # with several directions, the samples of the dev set mix all directions
+    if not languages:  # the dev samples of a multilingual run mix all directions
         pairs += dev_samples(validations)
 
     # 2. Translate and score with each snapshot.
@@ -133,8 +134,7 @@ def look(
 ) -> tuple[Snapshot, Tensor, list[HeadSummary]]:
     """Translate the source of the first pair by greedy search, and score `reference` by teacher forcing.
 
-    Returns the snapshot's translation and scores, its cross-attention weights (L, H, T, S), and the statistics of its
-    heads. The statistics are computed from all pairs.
+    Returns the snapshot, its cross-attention weights (L, H, T, S), and the statistics of its heads over all pairs.
     """
     sentence = Sentence(translator, pairs[0][0], GREEDY)
     model = sentence.model
@@ -159,12 +159,12 @@ def heads_along(summaries: Sequence[Sequence[HeadSummary]]) -> list[HeadGrowth]:
 
 
 def roles_of(head: HeadSummary) -> dict[str, float]:
-    """Map each role in which a head may specialize to the strength of this role in the head, 0-1.
+    """Return how strongly a head has each role in which heads may specialize, 0-1.
 
-    The strength of `previous` is the mean weight on the previous piece. The strength of `end` is the mean weight on EOS
-    of the source or, in the decoder's self-attention, on BOS. The strength of `alignment`, in cross-attention, is the
-    mean weight that is not on EOS, divided by 2^entropy. 2^entropy is the number of pieces to which a head effectively
-    attends, so `alignment` is above one half only if the head attends to fewer than two pieces.
+    - `previous`: the mean weight on the previous piece.
+    - `end`: the mean weight on EOS of the source or, in the decoder's self-attention, on BOS.
+    - `alignment`, in cross-attention: the mean weight on pieces except EOS, divided by 2^entropy. A head effectively
+      attends to 2^entropy pieces.
     """
     if head.part == "cross":
         n_keys = 2**head.entropy

@@ -21,13 +21,14 @@ from nmt.translate.translator import Translator
 
 @dataclass(frozen=True)
 class HeadSummary:
-    """Statistics of one head. Each statistic is a mean over all query positions that are not padding.
+    """Statistics of one head: means over all query positions that are not padding.
 
-    `entropy` is the entropy of the weights of a query, in bits: log2(n) if n keys share the weight equally.
-    `distance` is the distance between the positions of query and key, in pieces, averaged by the weights. `previous`,
-    `same` and `next` are the weights, 0-1, on the piece before, at and after the query's position. In cross-attention,
-    a source piece is at the query's position if its index equals the index of the query's target piece. `boundary` is
-    the weight on BOS in the decoder's self-attention, and on EOS of the source in the encoder and in cross-attention.
+    - `entropy`: the entropy of a query's weights, in bits.
+    - `distance`: the mean distance from a query to its keys, in pieces, weighted by attention.
+    - `previous`, `same`, `next`: the weight on the piece before, at and after the query's position.
+    - `boundary`: the weight on EOS of the source or, in the decoder's self-attention, on BOS.
+
+    In cross-attention, the index of a source piece is compared with the index of the target piece.
     """
 
     part: str  # encoder, decoder or cross
@@ -55,10 +56,10 @@ def attention_summary(run: Path | str | Translator, corpus: Sequence[tuple[str, 
     """Return statistics of every attention head of a model over a corpus, in the order of parts, layers and heads.
 
     Args:
-        run: a run directory, a model file, or the translator that `load` has made from either.
+        run: a run directory, a model file, or a translator from `load`.
         corpus: pairs of source and target text; texts that are too long for the model are truncated.
     Raises:
-        InputError: the model is an ensemble, or an export, from which attention weights cannot be computed.
+        InputError: the model is an ensemble or an export.
         DataError: the corpus is empty.
     """
     translator = run if isinstance(run, Translator) else load(run)
@@ -101,7 +102,7 @@ def single_model(translator: Translator) -> Seq2Seq:
 
 
 def parts_of(weights: AttentionWeights, batch: Batch) -> list[Part]:
-    """Return the parts of a model that have attention weights. Each part has its weights and masks."""
+    """Return the parts of a model that have attention weights."""
     src = batch.src != PAD
     tgt = batch.tgt_in != PAD
     end_of_src = batch.src == EOS
@@ -112,12 +113,10 @@ def parts_of(weights: AttentionWeights, batch: Batch) -> list[Part]:
 
 
 def head_figures(weights: Tensor, queries: Tensor, keys: Tensor, boundary: Tensor) -> Tensor:
-    """Return the six statistics of each head, in the order of `HeadSummary`, summed over queries that are not padding.
+    """Sum the six statistics of `HeadSummary` over all queries that are not padding. Returns a tensor (L, H, 6).
 
-    The arguments are the fields of `Part`; each row of `weights` (L, B, H, T, S) sums to 1. If a model has no padding
-    mask, keys that are padding have weights above 0: these weights are set to 0, and the rows are normalized again.
-
-    Returns a tensor of shape (L, H, 6).
+    The arguments are fields of `Part`. Without a padding mask, `weights` may include padding: these weights are set to
+    0, and the rows are normalized again.
     """
     n_queries, n_keys = weights.shape[3:]
     w = weights.to(torch.promote_types(weights.dtype, torch.float32))

@@ -15,7 +15,7 @@ from nmt.run.directory import RunDirectory
 from nmt.text.tokenizer import Tokenizers
 from nmt.translate.loading import is_export, needs_torch
 
-# The output has these fields of the progress of a checkpoint.
+# These fields of a checkpoint's progress are shown.
 PROGRESS = ("step", "epoch", "n_tokens", "elapsed_s", "best_figures")
 
 
@@ -53,7 +53,7 @@ def model_facts(config: Config, tokenizers: Tokenizers) -> dict[str, Any]:
 
 
 def settings_of(config: Config) -> dict[str, Any]:
-    """Return all settings except the settings of training, which would hide the rest in a long list."""
+    """Return all settings except the long section `train`."""
     return config.model_dump(mode="json", exclude={"train"})
 
 
@@ -90,12 +90,12 @@ def run_facts(run: RunDirectory) -> dict[str, Any]:
         facts = model_file_facts(run.model_file)
     elif tokenizers is not None:
         facts = model_facts(config, tokenizers)
-    # The config of the run, unlike the config in a model file, has the paths of the corpora.
+    # The run's config has the paths of the corpora, which a model file does not have.
     facts["config"] = settings_of(config)
     facts["checkpoints"] = run.checkpoint_steps()
     facts["manifest"] = run.read_manifest()
 
-    # Keep the newest scores for each combination of a test set and search settings.
+    # Keep the newest scores for each test set and search settings.
     model_hash = facts.get("file", {}).get("sha256")
     newest = {}
     for line in run.read_scores():

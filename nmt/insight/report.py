@@ -13,15 +13,14 @@ from nmt.insight.compare import EvaluationSet, by_length, compared_lines
 from nmt.insight.curves import CHARTS, read_figures
 from nmt.run.directory import RunDirectory
 
-N_EXAMPLES = 5  # the report has this number of best translations and this number of worst translations
+N_EXAMPLES = 5  # number of best translations in the report, and of worst translations
 
 
 def read_report(path: Path, evaluation: dict[str, Any] | None = None, page: Path | None = None) -> dict[str, Any]:
     """Return the data of a report on a run, which may still be training. Raises ModelError if `path` is not a run.
 
-    `evaluation` is a result of `evaluated`. `page` is the file to which the report will be written, by default
-    report.html in the run. The value of "growth" is the path of growth.html relative to the directory of this file. The
-    value of "curves" is described in `curves_of`.
+    `evaluation` is a result of `evaluated`. `page` is the report's file, by default report.html in the run. The path of
+    the growth page is relative to the directory of `page`.
     """
     run = RunDirectory(path)
     config = run.read_config()
@@ -45,7 +44,7 @@ def evaluated(
 ) -> dict[str, Any]:
     """Return the scores of translations, the best and worst lines, and groups of lines by length.
 
-    The target language in `config` and the script of the references determine the settings of sacreBLEU.
+    sacreBLEU's settings follow from the target language and the references.
     """
     settings = choose_settings(language(config.data, "target"), [references])
     scores = score(translations, [references], ("bleu", "chrf", "ter"), **asdict(settings), n_bootstrap=1000)

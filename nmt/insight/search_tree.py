@@ -1,4 +1,4 @@
-"""The tree of all hypotheses that a search considered, built from the search steps that the `trace` callback gets."""
+"""The tree of all hypotheses that a search considered."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -31,7 +31,7 @@ class SearchNode:
 def search_tree(steps: Sequence[TraceStep], options: SearchOptions, tokenizer: Tokenizer) -> list[SearchNode]:
     """Return all candidates of the search for one sentence, step by step.
 
-    The candidates of a step are in the order of `Candidates`: the best candidate is first, except in sampling.
+    In beam search, the candidates of a step are sorted, the best first.
     """
     nodes: list[SearchNode] = []
     live: list[int | None] = [None] * options.beam  # index of the node of each live hypothesis
@@ -76,9 +76,9 @@ def search_tree(steps: Sequence[TraceStep], options: SearchOptions, tokenizer: T
 
 
 def with_paths(nodes: Sequence[SearchNode], best: Sequence[int], greedy: Sequence[int]) -> list[SearchNode]:
-    """Return the nodes. `is_best` is set on the path of the hypothesis `best`, `is_greedy` on the path of `greedy`.
+    """Return copies of the nodes that say whether they are on the path of the best or of the greedy hypothesis.
 
-    Both hypotheses are lists of token ids. A path ends before the first token that was not a candidate of the search.
+    `best` and `greedy` are token ids. A path ends before the first token that was not a candidate of the search.
     """
     on_best = _path(nodes, best)
     on_greedy = _path(nodes, greedy)

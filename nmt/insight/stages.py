@@ -1,8 +1,7 @@
-"""The stages of a model: the model's intermediate tensors for one sentence pair, in the order of computation.
+"""The stages of a model: its intermediate tensors for one sentence pair, in the order of computation.
 
-Module hooks and a torch function mode record the tensors during a forward pass. The logits come from a second pass with
-the same input. Sections, equations and figure 1 are those of Vaswani et al. 2017. For a recurrent model, the only
-stages are the logits and the probabilities.
+Hooks record the tensors during a forward pass. Sections, equations and figure 1 are those of Vaswani et al. 2017. The
+stages of a recurrent model are only the logits and the probabilities.
 """
 
 import inspect
@@ -32,7 +31,7 @@ from nmt.model.incremental import incremental_decoder
 from nmt.model.recurrent import GlobalAttention, RecurrentLayer
 from nmt.model.transformer import DecoderLayer, EncoderLayer, FeedForward, Residual, Transformer
 
-N_COLUMNS = 48  # maximum number of columns in the logits and the probabilities, whose full tensors have V columns
+N_COLUMNS = 48  # the logits and the probabilities keep this many of their V columns
 # Key: name of a stage up to the first comma; value: section of the paper, and description of the stage.
 STAGES = {
     "Embedding": ("3.4", "Each token id selects a row of a learned table: a vector of D numbers."),
@@ -115,7 +114,7 @@ CODE: list[Callable[..., Any]] = [  # the page shows the source code of these fu
 
 @dataclass(frozen=True)
 class Stage:
-    """One of the tensors that a model computes from the source tokens to the probabilities of the next target token."""
+    """A tensor that a model computes on the way from source tokens to target probabilities."""
 
     part: str  # encoder, decoder or output
     name: str
@@ -129,7 +128,7 @@ class Stage:
 
 
 def stage(part: str, name: str, x: Tensor, axes: str, box: str = "", text: str = "") -> Stage:
-    """Return a stage. The section comes from `STAGES`. If `text` is empty, the text comes from `STAGES`, too."""
+    """Return a stage. Its section and, if `text` is empty, its text come from `STAGES`."""
     section, usual_text = STAGES[name.partition(",")[0]]
     values = x[(0,) * (x.dim() - 2)]  # the matrix of the first sentence and the first head
     return Stage(part, name, section, text or usual_text, axes, tuple(x.shape), values, box=box)
@@ -139,7 +138,7 @@ Calls = defaultdict[nn.Module, list[Any]]  # key: module; value: a list with one
 
 
 class Recorder(TorchFunctionMode):
-    """A context manager that records the calls of all modules of a model, and the inputs of all calls of softmax."""
+    """A context manager that records all calls of a model's modules, and the inputs of softmax."""
 
     def __init__(self, model: nn.Module) -> None:
         super().__init__()
@@ -173,8 +172,8 @@ def record_stages(
 ) -> tuple[list[Stage], AttentionWeights]:
     """Run the model on `src` (1, S) and `tgt_in` (1, T) by teacher forcing. Return its stages and attention weights.
 
-    The last two stages, logits and probabilities, keep only the columns of the most probable tokens. Each column is
-    named by the piece of its token: `pieces` is a function that maps token ids to pieces.
+    The logits and the probabilities keep only the columns of the most probable tokens. `pieces` maps token ids to
+    pieces.
     """
     with torch.inference_mode():
         with Recorder(model) as seen:
@@ -228,14 +227,12 @@ def transformer_stages(model: Transformer, seen: Recorder, attention: AttentionW
 def decoder_cache(model: Seq2Seq, src: Tensor, tgt_in: Tensor) -> tuple[list[tuple[int, ...]], Tensor]:
     """Decode `tgt_in` (1, T) token by token, as search does. Return what each token adds to the decoder's state.
 
-    For a Transformer, the state is the KV cache of layer 1. For a recurrent model, the state of the last layer is used:
-    G vectors, where G is 2 for an LSTM and 1 for a GRU.
+    For a Transformer, the state is the KV cache of layer 1. For a recurrent model, it is the state of the last layer: G
+    vectors, where G is 2 for an LSTM and 1 for a GRU.
 
     Returns:
-        a list of T shapes: the shape of the state after each token. After t tokens, the shape of the KV cache is
-            (2, 1, H, t, D/H). The shape of the recurrent state is always (G, 1, D).
-        a tensor of the values that each token adds: for a Transformer, the key and value of head 1 at the position of
-            the token, (2, T, D/H); for a recurrent model, the state after the token, (G, T, D).
+        the shape of the state after each of the T tokens: (2, 1, H, t, D/H) after t tokens, or (G, 1, D).
+        the values that each token adds: the key and value of head 1 (2, T, D/H), or the state (G, T, D).
     """
     decoder = incremental_decoder(model)
     shapes = []
@@ -255,7 +252,7 @@ def decoder_cache(model: Seq2Seq, src: Tensor, tgt_in: Tensor) -> tuple[list[tup
 
 
 def excerpts() -> dict[str, tuple[str, str]]:
-    """Map the name of each function in `CODE` to its file, and to its source code without the docstring."""
+    """Return the file and the source code of each function in `CODE`, by name. Docstrings are left out."""
     excerpts_by_name = {}
     for function in CODE:
         file = f"{function.__module__.replace('.', '/')}.py"
@@ -265,7 +262,7 @@ def excerpts() -> dict[str, tuple[str, str]]:
 
 
 def positions_stage(part: str, x: Tensor, axes: str, model: Transformer) -> Stage:
-    """Return the stage for the input of layer 1: scaled embeddings, plus positional encodings if the model adds any."""
+    """Return the stage of layer 1's input: scaled embeddings, plus positional encodings if the model adds any."""
     positions = model.settings.positions
     name = "Embedding + position" if positions in ("sinusoidal", "learned") else "Scaled embedding"
     return stage(part, name, x, axes, "positions", POSITIONS[positions])
@@ -277,7 +274,7 @@ class AttentionTensors(NamedTuple):
     query: Tensor  # (B, H, T, D/H)
     key: Tensor  # (B, H, S, D/H)
     value: Tensor  # (B, H, S, D/H)
-    scores: Tensor  # (B, H, T, S'): S' is above S if `kernels.softmax` has padded the scores, otherwise S
+    scores: Tensor  # (B, H, T, S') with S' >= S: `kernels.softmax` may pad the scores
     weights: Tensor  # (B, H, T, S)
     merged: Tensor  # (B, T, D)
 
@@ -331,7 +328,7 @@ def feed_forward_stages(part: str, length: str, layer: EncoderLayer | DecoderLay
 
 
 def sublayer_stages(box: str, inner: list[Stage], residual: Residual, seen: Recorder) -> Iterator[Stage]:
-    """Yield the stages of a whole sub-layer: `inner`, the layer norm, and the addition of the residual connection."""
+    """Yield the stages of a whole sub-layer: `inner`, the layer norm, and the residual addition."""
     part = inner[0].part
     axes = f"B{inner[0].axes[-2]}D"
     if residual.pre_norm:

@@ -6,11 +6,10 @@ files:
     metadata.json          the languages
     sentencepiece.model    one tokenizer for both sides
     model/                 the model for CTranslate2
-    minisbd/sentences.onnx a sentence splitter for MiniSBD, so that Argos Translate does not download a splitter
+    minisbd/sentences.onnx a sentence splitter, so that Argos Translate does not download one
 
-Packages are for Argos Translate 1.11. The search of Argos Translate differs from ours: it has beam 4, CTranslate2's
-length penalty of 0.2, and at most 256 pieces per translation; sources are truncated to 1,024 pieces. Argos Translate
-splits paragraphs into sentences, and replaces every `_` in a translation by a space.
+Argos Translate 1.11 searches with beam 4, a length penalty of 0.2, and at most 256 pieces per translation. It splits
+paragraphs into sentences, and truncates a source to 1,024 pieces. It replaces every `_` in a translation by a space.
 """
 
 import contextlib
@@ -36,11 +35,11 @@ def to_argos(translator: Translator, path: Path, quantization: str = "int8") -> 
     """Export a model, which must be on the CPU, to an .argosmodel file. An earlier package is replaced.
 
     Raises:
-        InputError: langcodes or CTranslate2 is not installed; langcodes does not know a language; the model or its
-            tokenizers are not supported; `path` is a directory; or `path` is a file that is not a package.
+        InputError: langcodes or CTranslate2 is not installed, the model or a language is not supported, or `path`
+            exists and is not a package.
         NmtError: the log-probabilities of CTranslate2 differ from ours.
     """
-    # Do not refuse a special file, such as /dev/stdout: the package is written into this file, and replaces nothing.
+    # Accept a special file, such as /dev/stdout: the package is written into this file.
     if path.is_dir() or (os.path.lexists(path) and not is_special(path) and not is_package(path)):
         raise InputError(f"{path} exists and is not an export", hint="name another file: NAME.argosmodel")
     check_supported(translator)
@@ -63,8 +62,7 @@ def to_argos(translator: Translator, path: Path, quantization: str = "int8") -> 
         "sentencepiece.model": translator.tokenizers.source.model,
         SPLITTER: Path(__file__).with_name("sentences.onnx").read_bytes(),
     }
-    # 2. Convert the model in a temporary directory beside the package. If this export is killed, the next export
-    # removes the directory, because its name has the form of the temporary names that `sweep_temps` looks for.
+    # 2. Convert the model in a temporary directory. `sweep_temps` recognizes its name if this process is killed.
     real = Path(os.path.realpath(path))
     folder = None if is_special(path) else real.parent
     suffix = f"{TEMP_MARK}{os.getpid()}"
@@ -92,7 +90,7 @@ def check_supported(translator: Translator) -> None:
 
 
 def is_package(path: Path) -> bool:
-    """Return whether a file is a zip file with a model and our sentence splitter, such as `to_argos` writes."""
+    """Return whether a file is a package of `to_argos`: a zip file with a model and our sentence splitter."""
     try:
         with zipfile.ZipFile(path) as archive:
             # Remove the name of the directory, which depends on the languages.
@@ -103,7 +101,7 @@ def is_package(path: Path) -> bool:
 
 
 def code_and_name(language: str) -> tuple[str, str]:
-    """Return the shortest code of a language, without region and script, and the English name of the language."""
+    """Return the shortest code of a language, such as de, and its English name."""
     try:
         import langcodes
         import language_data  # type: ignore[import-untyped]  # noqa: F401 - langcodes reads names from it
@@ -119,11 +117,11 @@ def code_and_name(language: str) -> tuple[str, str]:
 
 
 def write_zip(path: Path, directory: str, files: dict[str, bytes]) -> None:
-    """Write a zip file of one directory. All files get the same date, in 1980: equal contents give equal bytes."""
+    """Write a zip file of one directory. All files get the same date, so that equal contents give equal bytes."""
     buffer = BytesIO()  # zipfile cannot write to every kind of special file
     with zipfile.ZipFile(buffer, "w") as archive:
         for name, content in sorted(files.items()):
-            # Set permissions: by default, an unpacked file would have none, and nobody could read the file.
+            # Set permissions, without which nobody could read an unpacked file.
             info = zipfile.ZipInfo(f"{directory}/{name}")
             info.external_attr = (stat.S_IFREG | 0o644) << 16
             archive.writestr(info, content, zipfile.ZIP_DEFLATED)

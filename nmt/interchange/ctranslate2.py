@@ -1,10 +1,10 @@
 """Export of a model to a directory for CTranslate2, which translates without torch.
 
-CTranslate2 reads these files of the directory:
+CTranslate2 reads these files:
 
     config.json, model.bin     the model
     shared_vocabulary.json     the pieces; source_vocabulary.json and target_vocabulary.json if the sides differ
-    vmap.txt                   the shortlist, if the export has a shortlist
+    vmap.txt                   the shortlist, if there is one
 
 nmt reads these files:
 
@@ -12,7 +12,7 @@ nmt reads these files:
     tokenizer.model            the tokenizer, as in a run; tokenizer.src.model, tokenizer.tgt.model if the sides differ
     characters.txt             the characters that the model has learned from byte pieces
 
-`nmt.decode.engines.ctranslate2_engine` translates with an export, and lists how CTranslate2's search differs from ours.
+`nmt.decode.engines.ctranslate2_engine` translates with an export.
 """
 
 import logging
@@ -35,9 +35,8 @@ from nmt.translate.translator import Translator
 
 log = logging.getLogger("nmt")
 
-# Key: type in which weights are stored; value: maximum accepted difference between the log-probabilities of the export
-# and ours in float32, in nats. For a correct float32 export, the difference is about 1e-6. For the other types, the
-# limit is higher, because the rounding of weights changes log-probabilities.
+# Key: type of the stored weights; value: largest accepted difference from our log-probabilities, in nats. A correct
+# float32 export differs by about 1e-6. The other types round the weights, so their limits are higher.
 QUANTIZATIONS = {"float32": 1e-3, "float16": 0.1, "bfloat16": 1.0, "int8": 1.0}
 FILES = {  # names of all files that an export may contain
     "config.yaml",
@@ -60,12 +59,11 @@ def to_ctranslate2(
 ) -> None:
     """Export a model to a directory for CTranslate2. An earlier export is replaced.
 
-    The model must be on the CPU. The export is kept only if the log-probabilities of CTranslate2 and of our model
-    differ by at most the limit in `QUANTIZATIONS`. `shortlist` has the lines of a vocabulary map, see `vocabulary_map`.
+    The model must be on the CPU. `shortlist` has the lines of a vocabulary map, see `vocabulary_map`.
 
     Raises:
         InputError: CTranslate2 is not installed, the model is not supported, or `path` exists and is not an export.
-        NmtError: the log-probabilities differ by more than the limit.
+        NmtError: the log-probabilities of CTranslate2 differ from ours by more than the limit in `QUANTIZATIONS`.
     """
     if quantization not in QUANTIZATIONS:
         raise InputError(f"unknown quantization '{quantization}'", hint=f"choose one of {', '.join(QUANTIZATIONS)}")
@@ -80,8 +78,8 @@ def to_ctranslate2(
         run.write_tokenizers(tokenizers, translator.config.tokenizer.joint)
         if tokenizers.source.learned is not None:
             (directory / CHARACTERS).write_bytes(tokenizers.source.learned.encode())
-        # 2. Write the files that CTranslate2 reads. First write them in float32, because the strict limit of float32
-        # reveals faults that the higher limit of another type would hide.
+        # 2. Write the files that CTranslate2 reads. The strict limit of float32 reveals the most faults, so check it
+        # first.
         difference = _write_weights(directory, "float32", model, tokenizers)
         differences = f"{difference:.1g} (float32)"
         if quantization != "float32":
@@ -109,7 +107,7 @@ def _write_weights(directory: Path, quantization: str, model: Transformer, token
 
 
 def _model_spec(model: Transformer) -> Any:
-    """Return CTranslate2's model spec. The weights in the spec are copies: CTranslate2 quantizes weights in place."""
+    """Return CTranslate2's model spec. Its weights are copies, because CTranslate2 quantizes weights in place."""
     # 1. Make an empty spec of this architecture.
     specs = import_ctranslate2().specs.transformer_spec
     settings = model.settings
@@ -127,7 +125,7 @@ def _model_spec(model: Transformer) -> Any:
     spec.config.add_source_eos = True
     spec.config.decoder_start_token = spec.config.bos_token
     if model.rotations is not None:
-        del encoder.position_encodings  # with `rotary_dim`, only the encoder's spec has a table
+        del encoder.position_encodings  # rotary positions need no table; the decoder's spec has none anyway
 
     # 2. Copy the weights into the spec.
     encoder.embeddings[0].weight = _array(model.source_embedding.weight)
@@ -187,7 +185,7 @@ def _array(x: Tensor) -> Any:
 
 
 def _score_differences(engine: Any, model: Transformer, tokenizers: Tokenizers) -> Iterator[Tensor]:
-    """Yield a tensor for each random sentence pair: our log-probability of each target token minus CTranslate2's."""
+    """Yield our log-probabilities of the target tokens minus CTranslate2's, for each random sentence pair."""
     source, target = tokenizers
     for src, tgt in export.random_pairs(model.max_length, len(source), len(target)):
         (theirs,) = engine.score_batch([source.pieces(src)], [target.pieces(tgt)])

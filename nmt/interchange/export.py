@@ -1,4 +1,4 @@
-"""Code that all exports share: checks of the model and the directory, biases, positions, comparison of engines."""
+"""Code that the exports share: checks of the model and the directory, biases, positions, comparison of engines."""
 
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -16,20 +16,19 @@ from nmt.text import BOS, EOS, PAD, UNK
 from nmt.text.batches import pad_source
 from nmt.translate.translator import Translator
 
-CHECKED_LENGTHS = (1, 5, 20)  # engines are compared on one random pair for each of these numbers of pieces
+CHECKED_LENGTHS = (1, 5, 20)  # lengths, in pieces, of the random pairs on which engines are compared
 BAN = -1e4  # bias of tokens that are never generated: exp(BAN) is 0, and float16 can represent BAN
 
 
 def check_replaceable(path: Path, names: Collection[str], needed: Sequence[str], words: str) -> None:
-    """Raise InputError if something exists at `path` that is neither an empty directory nor an export of ours.
+    """Raise InputError if `path` exists and is neither an empty directory nor an export of ours.
 
-    A directory is an export if it has all files in `needed` and only files in `names`, and if the file `needed[0]`
-    contains the text `words`.
+    An export has all files in `needed`, only files in `names`, and the text `words` in the file `needed[0]`.
     """
     real = Path(os.path.realpath(path))  # unlike `Path.resolve`, `realpath` accepts a loop of links
     if real == Path.cwd() or path.is_mount():
         raise InputError(f"{path} cannot be replaced: it is in use", hint="name a directory in it")
-    # Accept a path at which nothing exists, and a link to such a path.
+    # Accept a path at which nothing exists.
     if not os.path.lexists(real):
         return
     # Accept an empty directory and an export.
@@ -46,10 +45,9 @@ def check_replaceable(path: Path, names: Collection[str], needed: Sequence[str],
 
 
 def exportable_model(translator: Translator, tool: str, supported: Mapping[str, Sequence[object]]) -> Transformer:
-    """Return the translator's model. Raises InputError if `tool` does not support the model.
+    """Return the translator's model. Raises InputError if it is an ensemble, or if `tool` does not support it.
 
-    An ensemble or a model that is already exported is not supported. `supported` maps keys of the section `model` to
-    the values that `tool` supports. Settings whose keys are not in `supported` may have any value.
+    `supported` has the supported values of settings in the section `model`. Other settings may have any value.
     """
     engine = translator.engine.torch_engine("weights to export")
     assert isinstance(engine, TorchEngine)
@@ -70,7 +68,7 @@ def output_bias(model: Transformer) -> Tensor:
 
 
 def logits_bias(model: Transformer) -> Tensor:
-    """Return the bias (V,) of the exported projection: `output_bias`, plus the bias of our projection, if any."""
+    """Return the bias (V,) of the exported projection: `output_bias` plus our projection's own bias, if it has one."""
     bias = output_bias(model)
     if model.settings.projection_bias:
         bias += model.projection.bias.detach()
@@ -80,7 +78,7 @@ def logits_bias(model: Transformer) -> Tensor:
 def log_probs_of(model: Transformer, source: list[int], target: list[int]) -> Tensor:
     """Return the log-probabilities (T + 1, V) of the next token after BOS and after each of the T tokens of `target`.
 
-    `output_bias` is added to the logits, so PAD, UNK and BOS have probability 0.
+    PAD, UNK and BOS get probability 0, as in an export.
     """
     tgt_in = torch.tensor([[BOS, *target]])
     with torch.inference_mode():
@@ -89,9 +87,7 @@ def log_probs_of(model: Transformer, source: list[int], target: list[int]) -> Te
 
 
 def position_table(model: Transformer, learned: Tensor | None) -> Tensor:
-    """Return the positional encodings (P, D) that are added to embeddings.
-
-    The encodings are `learned`; if `learned` is None, the sinusoids of the model; if the model has none, zeros."""
+    """Return the positional encodings (P, D): `learned` if it is not None, else the model's sinusoids, else zeros."""
     if learned is not None:
         return learned
     if model.sinusoids is not None:
@@ -100,10 +96,10 @@ def position_table(model: Transformer, learned: Tensor | None) -> Tensor:
 
 
 def random_pairs(max_length: int, n_source: int, n_target: int) -> Iterator[tuple[list[int], list[int]]]:
-    """Yield source and target tokens of random sentence pairs, on which the log-probabilities of engines are compared.
+    """Yield random pairs of source and target tokens, on which engines are compared.
 
-    There is a pair for each length in `CHECKED_LENGTHS`. Pairs that are too long for the model are made shorter.
-    `n_source` and `n_target` are the sizes of the vocabularies.
+    There is a pair for each length in `CHECKED_LENGTHS`, shortened if it is too long for the model. `n_source` and
+    `n_target` are the sizes of the vocabularies.
     """
     generator = torch.Generator().manual_seed(1)
     for length in CHECKED_LENGTHS:
@@ -114,13 +110,13 @@ def random_pairs(max_length: int, n_source: int, n_target: int) -> Iterator[tupl
 
 
 def check_difference(differences: Iterable[Tensor], tolerance: float, tool: str) -> float:
-    """Return the largest absolute value in `differences`. Raises NmtError if this value is NaN or above `tolerance`.
+    """Return the largest absolute difference. Raises NmtError if it is NaN or above `tolerance`.
 
-    `differences` are the differences between our log-probabilities and the log-probabilities of `tool`, in nats.
+    `differences` are the differences between our log-probabilities and those of `tool`, in nats.
     """
     largest_by_sentence = torch.stack([x.abs().max() for x in differences])
     largest = float(largest_by_sentence.max())
-    if not largest <= tolerance:  # `not <=` instead of `>`, because both comparisons are False for NaN
+    if not largest <= tolerance:  # unlike `>`, `not <=` is True for NaN
         message = f"{tool} log-probabilities differ from the model's by {largest:.2g} nats"
         raise NmtError(message, hint="check that the model translates, or try another version of the tool")
     return largest

@@ -6,10 +6,8 @@
     tokenizer_config.json                                     each side has its own vocabulary
     README.md                                                 an example of how to use the export
 
-MarianMTModel and PegasusForConditionalGeneration are Transformers with the paper's sinusoids. In these classes, a
-sinusoid vector has all sines before all cosines; in our models, sines and cosines alternate. Therefore the export
-permutes the D features of the residual stream: in embeddings and norms, in the columns of matrices that read the
-stream, and in the rows of matrices that write to it. Features inside a layer (heads, feed-forward) keep their order.
+In both model classes, a sinusoid vector has all sines before all cosines. In ours, sines and cosines alternate.
+Therefore the export permutes the D features of the residual stream, and of all matrices that read or write the stream.
 """
 
 import json
@@ -39,8 +37,8 @@ log = logging.getLogger("nmt")
 
 # Key: value of model.norm; value: model type and class in transformers.
 CLASSES = {"post": ("marian", "MarianMTModel"), "pre": ("pegasus", "PegasusForConditionalGeneration")}
-# MarianMTModel always computes sinusoids, so it supports only sinusoidal positions. Pegasus loads a position table from
-# the file, so it also supports learned positions, and models without positions, for which the table is zero.
+# MarianMTModel always computes sinusoids. Pegasus loads a position table from the file. The table is zero for a model
+# without positions.
 SUPPORTED_BY_NORM: dict[str, dict[str, tuple[object, ...]]] = {
     "post": {"positions": ("sinusoidal",)},
     "pre": {"positions": ("sinusoidal", "learned", "none"), "tied_embeddings": ("all",)},
@@ -71,8 +69,7 @@ SETTINGS = {  # key: name of a setting in transformers; value: name of the setti
     "activation_dropout": "activation_dropout",
     "max_position_embeddings": "max_positions",
 }
-# Key: linear layer or norm in our encoder layer; value: the linear layers or the norm of transformers with the same
-# weights. If there are several layers, their weights in this order are the weights of our layer.
+# Key: part of our encoder layer; value: the parts of transformers that have its weights, in this order.
 LAYER = {
     "self_attention.query_key_value": ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"),
     "self_attention.output": ("self_attn.out_proj",),
@@ -89,7 +86,7 @@ DECODER_LAYER = LAYER | {
 }
 # These linear layers read the residual stream. All other linear layers write to the residual stream.
 READERS = ("query_key_value", "query", "key_value", "inner")
-N_CHECKED = 8  # number of random texts on which the pieces of MarianTokenizer and of our tokenizer are compared
+N_CHECKED = 8  # number of random texts on which both tokenizers are compared
 CARD = """\
 ---
 library_name: transformers
@@ -115,17 +112,15 @@ TOLERANCE = 1e-3  # maximum difference of log-probabilities, in nats; rounding c
 def to_huggingface(translator: Translator, path: Path) -> None:
     """Export a model, which must be on the CPU, to a directory for transformers. An earlier export is replaced.
 
-    The export is kept only if transformers computes the same tokens and log-probabilities as nmt. If transformers is
-    not installed, nothing is compared, and a warning says so.
+    transformers loads the export, and its results are compared with ours. Without transformers, log a warning instead.
 
     Raises:
         InputError: the format does not support the model, or `path` exists and is not an export.
-        NmtError: transformers' tokens or log-probabilities differ from nmt's.
+        NmtError: transformers' tokens or log-probabilities differ from ours.
     """
     export.check_replaceable(path, FILES, ["README.md", "source.spm"], "trained with nmt")
     model = holdable_model(translator)
-    # Import transformers before the temporary directory is made: a signal during an import ends the process at once,
-    # and the directory would remain.
+    # Import transformers before the directory is made: a signal during an import ends the process without cleanup.
     transformers = import_transformers()
     config = translator.config
     with atomic_directory(path) as directory:
@@ -148,7 +143,7 @@ def to_huggingface(translator: Translator, path: Path) -> None:
 
 def holdable_model(translator: Translator) -> Transformer:
     """Return the translator's model. Raises InputError if the format cannot hold the model or the text settings."""
-    # Check the settings of the model, then the settings that make nmt change a text before the tokenizer.
+    # Check the settings of the model, then the settings that change a text before the tokenizer.
     norm = translator.config.model.norm
     model = export.exportable_model(translator, CLASSES[norm][1], SUPPORTED | SUPPORTED_BY_NORM[norm])
     for key in ("nfkc_source", "target_tag"):
@@ -195,7 +190,7 @@ def generation_settings(translator: Translator, model: Transformer) -> dict[str,
         "num_beams": decode.beam,
         "length_penalty": decode.alpha,
         "early_stopping": False,  # the stopping rule of our search
-        # All sentences have the same limit, because `generate` has no limit of a·S + b. The limit counts BOS, too.
+        # `generate` has no limit that depends on the length of the source. Its limit counts BOS, too.
         "max_length": longest + 1,
         "min_new_tokens": decode.min_length,
         **SPECIAL,
@@ -204,15 +199,15 @@ def generation_settings(translator: Translator, model: Transformer) -> dict[str,
 
 
 def n_rows(model: Transformer) -> int:
-    """Return the number of rows of each exported embedding: the size of the larger vocabulary.
+    """Return the number of rows of both exported embeddings: the size of the larger vocabulary.
 
-    Both embeddings get this number of rows, because transformers 4 has only one vocabulary size for both sides.
+    Both are equal, because transformers 4 has only one vocabulary size.
     """
     return max(model.source_embedding.num_embeddings, model.target_embedding.num_embeddings)
 
 
 def weights(model: Transformer) -> dict[str, Tensor]:
-    """Return the weights with the names and the order of features in transformers. Tied weights appear only once."""
+    """Return the weights with the names and the order of features in transformers. Tied weights appear once."""
     settings = model.settings
     rows = n_rows(model)
     order = sines_first(settings.d_model)
@@ -232,7 +227,7 @@ def weights(model: Transformer) -> dict[str, Tensor]:
     if settings.tied_embeddings == "none":
         tensors["lm_head.weight"] = matrix(model.projection.weight)
 
-    # 2. Convert linear layers and norms. One of our linear layers can be several layers in transformers.
+    # 2. Convert linear layers and norms.
     state = model.state_dict()
     for ours, theirs in layer_names(settings.n_encoder_layers, settings.n_decoder_layers, settings.norm).items():
         weight, bias = permuted(ours, state[f"{ours}.weight"], state[f"{ours}.bias"], order)
@@ -252,7 +247,7 @@ def weights(model: Transformer) -> dict[str, Tensor]:
 
 
 def sines_first(d_model: int) -> Tensor:
-    """Return indices (D,) into our order of features: the even indices (sines), then the odd indices (cosines)."""
+    """Return indices (D,) that put all sines before all cosines: the even indices, then the odd indices."""
     index = torch.arange(d_model)
     return torch.cat([index[0::2], index[1::2]])
 
@@ -276,7 +271,7 @@ def stack_names(stack: str, n_layers: int, parts: Mapping[str, tuple[str, ...]])
 
 
 def permuted(ours: str, weight: Tensor, bias: Tensor, order: Tensor) -> tuple[Tensor, Tensor]:
-    """Return weight and bias of our layer `ours`, with the features of the residual stream in the order `order`."""
+    """Return weight and bias of our layer `ours`, with the residual stream's features in the given order."""
     if ours.endswith(READERS):
         return weight[:, order], bias
     return weight[order], bias[order]
@@ -284,8 +279,7 @@ def permuted(ours: str, weight: Tensor, bias: Tensor, order: Tensor) -> tuple[Te
 
 def write_tokenizers(directory: Path, tokenizers: Tokenizers, config: Config) -> None:
     """Write the files from which transformers loads a MarianTokenizer."""
-    # MarianTokenizer reads vocabularies from JSON files, not from SentencePiece models: write the vocabularies to JSON
-    # files, and remove them from the models.
+    # MarianTokenizer reads vocabularies from JSON files, so remove them from the SentencePiece models.
     source = tokenizers.source
     target = tokenizers.target
     (directory / "source.spm").write_bytes(without_vocabulary(source.model))
@@ -319,7 +313,7 @@ def vocabulary(tokenizer: Tokenizer) -> dict[str, int]:
 def import_transformers() -> Any:
     """Import transformers, and turn off its warnings and progress bars.
 
-    If transformers is not installed, log a warning that models are not compared, and return None.
+    If transformers is not installed, log a warning and return None.
     """
     try:
         import transformers
@@ -335,7 +329,7 @@ def import_transformers() -> Any:
 
 
 def check_pieces(translator: Translator, tokenizer: Any) -> None:
-    """Raise NmtError unless MarianTokenizer, `tokenizer`, splits random texts into the same pieces as our tokenizer."""
+    """Raise NmtError if `tokenizer`, a MarianTokenizer, splits random texts into other pieces than our tokenizer."""
     source = translator.tokenizers.source
     tag = "".join(map(tag_of, source.targets[:1]))
     generator = torch.Generator().manual_seed(1)
@@ -361,6 +355,6 @@ def check_log_probs(translator: Translator, model: Transformer, theirs: Any) -> 
             logits = theirs(input_ids=input_ids, attention_mask=mask, decoder_input_ids=tgt_in).logits[0]
         log_probs = logits.log_softmax(-1)  # (T + 1, rows)
         ours = export.log_probs_of(model, src, tgt)  # (T + 1, V)
-        # Leave out the columns after V, which belong to rows that `weights` added, and the banned tokens before EOS.
+        # Leave out the columns of added rows after V, and the banned tokens before EOS.
         differences.append((log_probs[:, : ours.size(1)] - ours)[:, EOS:])
     return export.check_difference(differences, TOLERANCE, "transformers'")

@@ -1,14 +1,13 @@
-"""Import of Marian models in Hugging Face's format as runs. For example, OPUS-MT publishes such models.
+"""Import of Marian models in Hugging Face's format, such as those of OPUS-MT, as runs.
 
-Marian differs from nmt in the following points, which the import converts:
-- In Marian, EOS has id 0, UNK has id 1, PAD has the last id, and the decoder starts with PAD. The import puts the rows
-  of embeddings into our order. The row of our BOS is a copy of the row of Marian's start token. The logits get a bias
-  that excludes BOS from the softmax.
-- In Marian, a sinusoid vector has all sines before all cosines; in nmt, sines and cosines alternate. Therefore the
-  import permutes the features of the residual stream: in embeddings and norms, in the columns of matrices that read the
-  stream, and in the rows of matrices that write to it.
-- In Marian, token ids come from vocab.json, not from the SentencePiece models: see `nmt.text.vocabulary`.
-- In Marian, the logits have a bias. The import sets model.projection_bias, with which nmt's logits have a bias, too.
+The import converts what is different in Marian:
+
+- EOS has id 0, UNK has id 1 and PAD has the last id. The import puts the rows of embeddings into our order.
+- The decoder starts with PAD. Our BOS gets a copy of the row of PAD, and a bias that excludes BOS from the softmax.
+- A sinusoid vector has all sines before all cosines. The import permutes the features of the residual stream, as
+  `nmt.interchange.huggingface` does.
+- Token ids come from vocab.json, not from the SentencePiece models: see `nmt.text.vocabulary`.
+- The logits have a bias. The import sets model.projection_bias.
 """
 
 import logging
@@ -37,12 +36,10 @@ from nmt.text.vocabulary import TAG, with_vocabulary, without_vocabulary
 log = logging.getLogger("nmt")
 
 SPECIAL_PIECES = ["<pad>", "<unk>", "<s>", "</s>"]  # pieces of PAD, UNK, BOS and EOS
-# Bias of BOS. It is low enough to exclude BOS: exp(-100) is 4e-44. A lower bias would raise the loss in fine-tuning:
-# label smoothing adds the negative log-probability of every token, with a small weight, to the loss. With this bias,
-# the negative log-probability of BOS is about 100 nats.
+# Bias of BOS. It excludes BOS from the softmax: exp(-100) is 4e-44. A lower bias would raise the loss in fine-tuning,
+# because label smoothing includes the log-probability of BOS.
 BAN = -100.0
-# Value of data.max_length in the run. Longer lines are split into sentences, because Marian models are trained on
-# sentences.
+# data.max_length of the run. Longer lines are split into sentences, because Marian models are trained on sentences.
 MAX_LENGTH = 200
 TOLERANCE = 1e-4  # maximum difference of log-probabilities computed in float64, in nats
 
@@ -50,18 +47,21 @@ TOLERANCE = 1e-4  # maximum difference of log-probabilities computed in float64,
 class Side(NamedTuple):
     """The vocabulary of one side in the order of nmt's token ids, which differs from Marian's."""
 
-    rows: list[int]  # for each of our token ids: the row of Marian's embedding that this token gets
-    pieces: list[str]  # for each of our token ids: the piece of this token
+    rows: list[int]  # row of Marian's embedding for each of our token ids
+    pieces: list[str]  # piece of each of our token ids
 
 
 def import_marian(
     directory: Path, output: Path, *, name: str = "", source_lang: str = "", target_lang: str = "", target_tag: str = ""
 ) -> None:
-    """Convert the Marian model in a directory (see `marian_files`) to a run. If an error is raised, nothing is written.
+    """Convert the Marian model in a directory to a run. If an error is raised, nothing is written.
 
-    `name` says in the manifest of the run where the model comes from. If a language code is empty, the code in the
-    model's files is used. `target_tag` has no brackets: give fra for >>fra<<.
-
+    Args:
+        directory: a directory with the files that `marian_files` lists.
+        output: the run directory, which must not exist.
+        name: where the model comes from, for the manifest; by default, the directory.
+        source_lang, target_lang: language codes. An empty code is taken from the model's files or from `target_tag`.
+        target_tag: a tag without brackets, such as fra for >>fra<<.
     Raises:
         ModelError: a file is missing or damaged, or nmt does not support the model.
         ConfigError: settings contradict each other, or a language is not a language code.
@@ -111,7 +111,7 @@ def import_marian(
 
 
 def read_sides(directory: Path, settings: MarianSettings, tokenizer_config: dict[str, Any]) -> tuple[Side, Side]:
-    """Read and return the vocabularies of both sides, in our order. A single vocabulary is returned for both sides."""
+    """Read the vocabularies of both sides, in our order. If there is only one, return it for both sides."""
     file = directory / "vocab.json"
     source = read_vocabulary(file, settings.vocab_size)
     start = settings.decoder_start_token_id
@@ -127,8 +127,7 @@ def read_sides(directory: Path, settings: MarianSettings, tokenizer_config: dict
     # 2. Otherwise read the vocabulary of the target side, too.
     target_file = directory / "target_vocab.json"
     target = read_vocabulary(target_file, settings.n_target)
-    # BOS of the source gets the row of <s> or, if there is no <s>, the row of PAD. Any row would do: the encoder never
-    # reads BOS.
+    # The encoder never reads BOS, so BOS of the source can have any row.
     source_start = source.index("<s>") if "<s>" in source else None
     return in_our_order(file, source, source_start), in_our_order(target_file, target, start)
 
@@ -136,9 +135,8 @@ def read_sides(directory: Path, settings: MarianSettings, tokenizer_config: dict
 def in_our_order(path: Path, pieces: list[str], start: int | None) -> Side:
     """Return a vocabulary in our order: PAD, UNK, BOS and EOS, then the rest in the order of `pieces`.
 
-    BOS gets the row of the token with id `start`, or the row of PAD if `start` is None. If the start token is a piece
-    of text, the rest contains this token, too, so that the piece is not lost. In the rest, an id gets a made-up name if
-    the id has no piece, or if the piece has the name of a special piece.
+    BOS gets the row of the token `start`, or of PAD if `start` is None. If this token is a piece of text, the rest
+    contains it, too. In the rest, an id without a piece, or with a special piece, gets a made-up name.
     """
     for piece in ("<pad>", "<unk>", "</s>"):
         if piece not in pieces:
@@ -161,7 +159,7 @@ def in_our_order(path: Path, pieces: list[str], start: int | None) -> Side:
 
 
 def model_of(path: Path, pieces: list[str]) -> bytes:
-    """Read a SentencePiece model, replace its vocabulary by `pieces`, and return the changed model."""
+    """Read a SentencePiece model, and replace its vocabulary by `pieces`."""
     with os_errors_as(ModelError, f"read {path}", hint=HINT):
         model = read_capped(path, MAX_MODEL_BYTES)
     try:
@@ -185,7 +183,7 @@ def check_tag(pieces: Sequence[str], tag: str) -> None:
 
 
 def language_in(tokenizer_config: dict[str, Any], key: str) -> str:
-    """Return the language code under a key of tokenizer_config.json; an empty string if there is no valid code."""
+    """Return a language code in tokenizer_config.json. Return an empty string if there is no valid code."""
     code = tokenizer_config.get(key)
     return code if isinstance(code, str) and is_language(code) else ""
 
@@ -219,7 +217,7 @@ def checkpoint_tensors(
     # 1. Convert linear layers and norms.
     state: dict[str, Tensor] = {}
     for ours, theirs in layer_names(settings.encoder_layers, settings.decoder_layers, "post").items():
-        # One of our linear layers can have the rows of several layers of Marian: queries, keys and values, for example.
+        # One linear layer of nmt can join several layers of Marian, such as queries, keys and values.
         weight = torch.cat([weights[f"{name}.weight"] for name in theirs])
         bias = torch.cat([weights[f"{name}.bias"] for name in theirs])
         state[f"{ours}.weight"], state[f"{ours}.bias"] = permuted(ours, weight, bias, order)
@@ -239,7 +237,7 @@ def checkpoint_tensors(
     no_bias = torch.zeros(1, settings.n_target)
     bias = weights.get("final_logits_bias", no_bias)[0][target.rows]
     bias[:EOS] = bias[:EOS].clamp(min=BAN)
-    bias[BOS] = BAN  # not the bias of Marian's start token, whose row BOS got
+    bias[BOS] = BAN  # replaces the bias of Marian's start token
     state["projection.bias"] = bias
     return {f"model.{name}": x for name, x in state.items()}
 
@@ -249,15 +247,14 @@ def check_log_probs(
 ) -> None:
     """Raise NmtError if the log-probabilities of nmt and of transformers differ by more than `TOLERANCE`.
 
-    PAD, UNK and BOS, which search bans, are left out of the softmax. The log-probabilities are computed in float64: if
-    weights are random, rounding in float32 can change log-probabilities as much as a wrong import does. If transformers
-    is not installed, nothing is compared, and a warning says so.
+    If transformers is not installed, log a warning instead. PAD, UNK and BOS are left out. float64 is used, because
+    rounding in float32 could hide a wrong import.
     """
     transformers = import_transformers()
     if transformers is None:
         return
     theirs = original(transformers, settings, weights)
-    # Compare on random sentences. `source_rows` and `target_rows` map our token ids to Marian's token ids.
+    # Compare on random sentences. `source_rows` and `target_rows` map our token ids to Marian's.
     model = checkpoint.model().double()
     source_rows = torch.tensor(source.rows)
     target_rows = torch.tensor(target.rows)
@@ -277,8 +274,7 @@ def check_log_probs(
 def original(transformers: Any, settings: MarianSettings, weights: dict[str, Tensor]) -> Any:
     """Return the original model as transformers computes it, in float64.
 
-    The model is made from checked settings and weights, not from files. Its position table has only the positions that
-    the check uses, because transformers fills the table in a slow loop.
+    Its position table has only the positions that the check uses, because transformers fills it slowly.
     """
     n_positions = min(settings.max_position_embeddings, max(CHECKED_LENGTHS) + 1)
     choices = settings.model_dump(exclude={"model_type", "num_beams", "length_penalty"}, exclude_none=True)

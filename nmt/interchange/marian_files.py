@@ -40,11 +40,13 @@ CONVERT = (
 def model_directory(model: str, revision: str | None = None) -> Path:
     """Return the directory of a model.
 
-    `model` is the path of the directory, or the id of a model on the Hugging Face Hub. A model on the Hub is downloaded
-    to the cache of the Hub's client; `revision` is a branch, tag, commit or pull request (refs/pr/5) of this model.
-
-    Raises InputError if `model` is neither a directory nor an id, or if huggingface_hub is needed but not installed.
-    Raises DownloadError if the download fails.
+    Args:
+        model: a directory, or the id of a model on the Hugging Face Hub, which is then downloaded.
+        revision: a branch, tag, commit or pull request (refs/pr/5) on the Hub.
+    Raises:
+        InputError: `model` is neither a directory nor an id, `revision` is given for a directory, or huggingface_hub is
+            not installed.
+        DownloadError: the download fails.
     """
     # 1. If `model` is a directory, return its path.
     path = Path(model)
@@ -63,7 +65,7 @@ def model_directory(model: str, revision: str | None = None) -> Path:
         raise InputError(f"no directory {path}, and huggingface_hub is not installed", hint=hint) from error
     try:
         return Path(snapshot_download(model, revision=revision, allow_patterns=HUB_FILES))
-    # Catch all exceptions: the classes for a wrong id or a failed request differ between versions of huggingface_hub.
+    # Catch all exceptions: their classes differ between versions of huggingface_hub.
     except Exception as error:
         lines = str(error).strip().splitlines() or [type(error).__name__]
         hint = "check the id and the network, or download the model elsewhere and give its directory"
@@ -145,7 +147,7 @@ def read_settings(directory: Path) -> MarianSettings:
 def read_json(path: Path, *, may_be_missing: bool = False) -> dict[str, Any]:
     """Read a JSON object from a file. Raises ModelError if the file is missing, or does not contain a JSON object.
 
-    With `may_be_missing`, a missing file counts as an empty object, but a broken link is still an error.
+    With `may_be_missing`, a missing file counts as an empty object.
     """
     if may_be_missing and not os.path.lexists(path):
         return {}
@@ -159,15 +161,15 @@ def read_json(path: Path, *, may_be_missing: bool = False) -> dict[str, Any]:
 
 
 def read_vocabulary(path: Path, n: int) -> list[str]:
-    """Read a vocabulary, and return the pieces of the ids 0 to n - 1. The piece of a missing id is an empty string."""
+    """Return the pieces of the ids 0 to n - 1 in a vocabulary file. The piece of a missing id is an empty string."""
     pieces = [""] * n
     for piece, i in read_json(path).items():
-        # Compare the type, because JSON's `true` must not count as an id, and isinstance(True, int) is true.
+        # JSON's `true` must not count as an id, but isinstance(True, int) is True.
         if type(i) is not int or not 0 <= i < n:
             raise ModelError(f"{path}: the id of {piece!r:.50} is {i!r:.50}, the model has 0 to {n - 1}", hint=HINT)
         if pieces[i]:
             raise ModelError(f"{path}: {pieces[i]!r:.50} and {piece!r:.50} have the same id {i}", hint=HINT)
-        # Replace lone surrogates, which JSON can contain. If two pieces then are equal, the tokenizer refuses them.
+        # Replace lone surrogates, which JSON can contain.
         pieces[i] = piece.encode(errors="replace").decode()
     return pieces
 
@@ -175,7 +177,7 @@ def read_vocabulary(path: Path, n: int) -> list[str]:
 def read_weights(directory: Path, settings: MarianSettings) -> dict[str, Tensor]:
     """Read all weights as float32. Raises ModelError if names or shapes are not those of a model with these settings.
 
-    The keys are the names in MarianMTModel. If matrices are tied, the common matrix is under the names of all of them.
+    The keys are the names in MarianMTModel. A tied matrix is under all of its names.
     """
     path = directory / "model.safetensors"
     if not os.path.lexists(path):
@@ -202,16 +204,14 @@ class Matrix(NamedTuple):
     """An embedding or the projection, of shape (n_rows, D)."""
 
     name: str  # key of the matrix in the result of `read_weights`
-    names: list[str]  # names that the matrix can have in the file; if the file has several of them, the first is used
+    names: list[str]  # possible names in the file; the first one that is found is used
     n_rows: int
 
 
 def matrices_of(settings: MarianSettings) -> list[Matrix]:
     """Return the source embedding, the target embedding and the projection, with their possible names in the file.
 
-    If matrices are tied, the file can have the common matrix under any of their names. If source and target share
-    an embedding that is not tied to the projection, transformers 5 writes this embedding under both names, and earlier
-    versions write it only once, as model.shared.weight.
+    The name of a tied matrix depends on the version of transformers.
     """
     shared = "model.shared.weight"
     source = "model.encoder.embed_tokens.weight"
@@ -238,7 +238,7 @@ def matrices_of(settings: MarianSettings) -> list[Matrix]:
 def _check_shapes(path: Path, shapes: dict[str, tuple[int, ...]], settings: MarianSettings) -> None:
     """Raise ModelError if names or shapes are not those of a model with these settings."""
     layers = shapes_of_layers(settings)
-    # 1. Check that no weight is missing. A matrix with several names needs to have only one of them in the file.
+    # 1. Check that no weight is missing. Of the names of a matrix, one is enough.
     matrices = matrices_of(settings)
     required = [[name] for name in layers]
     required += [matrix.names for matrix in matrices]

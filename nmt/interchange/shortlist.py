@@ -1,11 +1,10 @@
 """A lexical shortlist: for each source piece, a list of target pieces that may be translations.
 
-With a shortlist, CTranslate2 does not compute the logits of all target pieces. It computes only the logits of the most
-frequent target pieces, and of the target pieces that are listed for a source piece of the batch. To make the lists,
-each target piece of the training text is linked to the source piece with the largest cross-attention weight, where the
-weights are normalized over both sides as in `nmt.translate.align`. The list of a source piece has the target pieces
-that are linked to this source piece most often. If both sides share a vocabulary, the list also has the source piece
-itself.
+With a shortlist, CTranslate2 computes logits only for the most frequent target pieces, and for the pieces in the lists
+of the source pieces.
+
+The lists are made from the training text. Each target piece is linked to the source piece with the largest
+cross-attention weight, normalized as in `nmt.translate.align`. A list has the target pieces that are linked most often.
 """
 
 from collections import defaultdict
@@ -23,7 +22,7 @@ from nmt.train.corpora import corpus_paths, training_corpora
 from nmt.translate.align import WINDOW, normalized
 from nmt.translate.translator import Translator
 
-N_FREQUENT = 1000  # this number of most frequent target pieces are candidates in every translation
+N_FREQUENT = 1000  # number of most frequent target pieces, which are candidates in every translation
 N_LINKED = 20  # maximum number of linked target pieces in the list of a source piece
 MAX_PAIRS = 500_000  # maximum number of pairs that are read from the training text
 
@@ -31,9 +30,11 @@ MAX_PAIRS = 500_000  # maximum number of pairs that are read from the training t
 def vocabulary_map(translator: Translator) -> list[str]:
     """Return the lines of a vocabulary map, which is CTranslate2's form of a shortlist.
 
-    A line has a source piece, a tab, and target pieces separated by spaces. The line whose source piece is empty has
-    the target pieces that are candidates in every translation. Raises InputError if the translator was not loaded from
-    a run, if its model has several directions, or if a file of the training text cannot be read.
+    A line has a source piece, a tab, and target pieces separated by spaces. The source piece of the first line is
+    empty. Its target pieces are candidates in every translation.
+
+    Raises InputError if the translator has no run, if its model has several directions, or if the training text cannot
+    be read.
     """
     if translator.run is None:
         raise InputError("a shortlist is made from the training text of a run", hint="give the run with -m")
@@ -49,7 +50,7 @@ def vocabulary_map(translator: Translator) -> list[str]:
 
 
 def linked_pieces(translator: Translator, pairs: Iterable[Pair]) -> Iterator[NDArray[np.int64]]:
-    """Yield an array (2, N) of links for each pair: the target tokens in row 1, the linked source tokens in row 0."""
+    """Yield the links of each pair, as an array (2, N): source tokens in row 0, their target tokens in row 1."""
     stream = iter(pairs)
     while window := list(islice(stream, WINDOW)):
         # 1. Compute the attention weights of the pairs of this window.

@@ -1,6 +1,6 @@
 """Attention (Vaswani et al. 2017, section 3.2): equation 1 and multi-head attention.
 
-Masks are bool tensors, in which True means that a query may attend to a key.
+A mask is a bool tensor. True means that the query may attend to the key.
 """
 
 import math
@@ -23,7 +23,7 @@ def scaled_dot_product_attention(
     Args:
         query: (..., T, d).
         key, value: (..., S, d).
-        mask: bool, broadcastable to (..., T, S); None allows all keys. The weights of a row that allows no key are NaN.
+        mask: bool, broadcastable to (..., T, S). None allows all keys. A row that allows no key gives NaN.
         dropout: a module that is applied to the weights, or None.
     Returns:
         the output (..., T, d) and the weights (..., T, S), whose rows sum to 1.
@@ -59,7 +59,7 @@ def additive_scores(query: Tensor, key: Tensor, v: Tensor) -> Tensor:
         key: (..., S, d).
         v: (d,), or broadcastable to (..., T, d).
     Returns:
-        the scores (..., T, S). The sums q + k need memory of the shape (..., T, S, d).
+        the scores (..., T, S). The sums q + k take up a tensor of shape (..., T, S, d).
     """
     hidden = torch.tanh(query.unsqueeze(-2) + key.unsqueeze(-3))  # (..., T, S, d)
     scores = hidden @ v.unsqueeze(-1)  # (..., T, S, 1)
@@ -80,8 +80,8 @@ def window_mask(length: int, n: int, device: torch.device | None = None) -> Tens
 class MultiHeadAttention(nn.Module):
     """Multi-head attention (section 3.2.2): H heads of width D/H are concatenated and projected.
 
-    Subclasses compute queries, keys and values. Scores are scaled dot products as in the paper, dot products without
-    the scale, or additive (Bahdanau et al. 2015).
+    Subclasses compute queries, keys and values. The scores are scaled dot products, plain dot products, or additive
+    scores (Bahdanau et al. 2015).
     """
 
     def __init__(self, settings: ModelSettings) -> None:
@@ -91,7 +91,7 @@ class MultiHeadAttention(nn.Module):
         self.dropout = Dropout(settings.attention_dropout)
         self.output = Linear(d_model, d_model)  # the paper's W^O
         self.scaled = settings.attention != "dot"
-        self.v = None  # the vector v of additive attention, one for each head; None for dot products
+        self.v = None  # (H, 1, D/H), the vector v of additive attention; None for dot products
         if settings.attention == "additive":
             d_head = d_model // self.n_heads
             self.v = nn.Parameter(uniform(self.n_heads, 1, d_head))
@@ -116,7 +116,7 @@ class MultiHeadAttention(nn.Module):
             query: (B, H, T, D/H).
             key, value: (B, H, S, D/H).
             mask: bool, broadcastable to (B, H, T, S).
-            causal: whether to apply the causal mask. This requires T = S, and `mask` must be None.
+            causal: whether to apply the causal mask. This requires T = S and no other mask.
             weights: if not None, the attention weights (B, H, T, S) are appended to this list.
         Returns:
             the projected output of all heads, (B, T, D).
@@ -129,7 +129,7 @@ class MultiHeadAttention(nn.Module):
             p = self.dropout.p if self.training else 0.0
             heads = F.scaled_dot_product_attention(query, key, value, mask, p, is_causal=causal)
             return self.merge_heads(heads)
-        # 2. Otherwise, compute equation 1 as it is written, with matmuls in the dtype of query, key and value.
+        # 2. Otherwise, compute equation 1 step by step. Without autocast, matmuls keep the dtype of their inputs.
         if causal:
             mask = causal_mask(query.size(2), query.device)
         if kernels.prefers_fp32(query, key):
@@ -145,7 +145,7 @@ class MultiHeadAttention(nn.Module):
         return self.merge_heads(heads)
 
     def merge_heads(self, heads: Tensor) -> Tensor:
-        """Compute Concat(head_1, ..., head_H) W^O: map the heads (B, H, T, D/H) to (B, T, D)."""
+        """Concatenate the heads (B, H, T, D/H), and project them to (B, T, D)."""
         merged = heads.transpose(1, 2).flatten(2)  # (B, T, D)
         out: Tensor = self.output(merged)
         return out
@@ -167,8 +167,7 @@ class SelfAttention(MultiHeadAttention):
 
         Args:
             x: (B, T, D).
-            rotation: rotary positions of the tokens, a complex tensor broadcastable to (T, D/H/2), which rotates
-                queries and keys. None if the model has no rotary positions.
+            rotation: the rotary positions, complex, broadcastable to (T, D/H/2). None if the model has none.
         """
         heads = self.split_heads(self.query_key_value(x), 3)
         if rotation is None:
@@ -187,8 +186,8 @@ class SelfAttention(MultiHeadAttention):
     ) -> Tensor:
         """Map x (B, T, D) to (B, T, D).
 
-        In the encoder, `mask` (B, 1, 1, T) is a bool tensor that hides padding. In the decoder, `mask` is None. For
-        `causal` and `weights` see `attend`, for `rotation` see `project`.
+        The encoder passes `mask` (B, 1, 1, T), which hides padding. The decoder passes no mask.
+        See `attend` for `causal` and `weights`, and `project` for `rotation`.
         """
         query, key, value = heads_first(self.project(x, rotation))
         if self.window is None:
@@ -200,8 +199,7 @@ class SelfAttention(MultiHeadAttention):
             near = near & causal_mask(length, x.device)
         if mask is not None:
             itself = window_mask(length, 0, x.device)
-            # Each position may attend to itself. Otherwise, a position whose neighbors are all padding could not
-            # attend to any key, and the softmax would be NaN.
+            # A row that allows no key would give NaN. So each position may attend to itself.
             near = near & (mask | itself)
         return self.attend(query, key, value, mask=near, weights=weights)
 
@@ -239,6 +237,6 @@ def heads_first(projections: Tensor) -> Tensor:
 
 
 def uniform(*shape: int) -> Tensor:
-    """Return a tensor of this shape whose elements are sampled uniformly around 0, with variance 1/shape[-1]."""
+    """Sample a tensor from the uniform distribution with mean 0 and variance 1/shape[-1]."""
     spread = math.sqrt(3 / shape[-1])  # the variance of U(-1, 1) is 1/3
     return torch.empty(shape).uniform_(-1, 1) * spread

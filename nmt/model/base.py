@@ -1,4 +1,4 @@
-"""The interface of all models, and the embeddings and the projection that all models have.
+"""The base class of all models, with the embeddings and the output projection.
 
 Training calls `forward`. The search calls the model's incremental decoder, see `incremental.py`.
 """
@@ -15,7 +15,7 @@ from nmt.config import ModelSettings
 from nmt.errors import ConfigError
 from nmt.model.kernels import Dropout, Linear
 
-PART_OF = {  # maps the first component of a parameter's name to the part of the model in train.freeze
+PART_OF = {  # first component of a parameter's name -> its part of the model, as in train.freeze
     "source_embedding": "embeddings",
     "target_embedding": "embeddings",
     "source_positions": "embeddings",
@@ -30,9 +30,9 @@ PART_OF = {  # maps the first component of a parameter's name to the part of the
 
 
 class AttentionWeights(NamedTuple):
-    """The attention weights of all L layers and H heads, in rows that sum to 1.
+    """The attention weights of L layers and H heads. Each row sums to 1.
 
-    If the model lacks a kind of attention, L is 0 for this kind.
+    L is 0 for a kind of attention that the model lacks.
     """
 
     encoder: Tensor  # (L, B, H, S, S)
@@ -41,7 +41,7 @@ class AttentionWeights(NamedTuple):
 
 
 def n_stacked(layer: str) -> int:
-    """Return the number of matrices that are stacked in the weight of the linear layer with this name."""
+    """Return how many matrices are stacked in the weight of a linear layer."""
     if layer.endswith("query_key_value"):
         return 3
     return 2 if layer.endswith("key_value") else 1
@@ -50,8 +50,8 @@ def n_stacked(layer: str) -> int:
 class Seq2Seq(nn.Module, abc.ABC):
     """A model that predicts the next target token from the source and the previous target tokens.
 
-    The model computes its masks from `src != PAD`. Target padding is at the end, so no real position attends to it. If
-    the embeddings of both sides are tied, both vocabularies must have the same size.
+    The model masks source padding. Target padding needs no mask, because it is at the end. If the embeddings of both
+    sides are tied, both vocabularies must have the same size.
     """
 
     def __init__(self, settings: ModelSettings, n_source_vocab: int, n_target_vocab: int) -> None:
@@ -68,7 +68,7 @@ class Seq2Seq(nn.Module, abc.ABC):
     def reset_parameters(self) -> None:
         """Initialize matrices with Xavier's method, biases with 0, and embeddings with variance 1/D.
 
-        Then, unless `tied_embeddings` is none, the projection gets the matrix of the target embedding.
+        With tied embeddings, the projection shares the matrix of the target embedding.
         """
         for name, module in self.named_modules():
             if isinstance(module, nn.Linear):
@@ -83,9 +83,9 @@ class Seq2Seq(nn.Module, abc.ABC):
             self.projection.weight = self.target_embedding.weight
 
     def freeze(self, parts: Collection[str]) -> None:
-        """Freeze parts of the model, which are values of `PART_OF`. Raises ConfigError if nothing is left to train.
+        """Freeze the given parts of the model, see `PART_OF`. Raises ConfigError if nothing is left to train.
 
-        A matrix that two parts share is frozen if one of the two parts is frozen.
+        If two parts share a matrix, freezing one part freezes the matrix.
         """
         for name, parameter in self.named_parameters(remove_duplicate=False):
             first, _, _ = name.partition(".")
@@ -124,8 +124,7 @@ class Seq2Seq(nn.Module, abc.ABC):
         Args:
             src: (B, S) source ids.
             tgt_in: (B, T) target ids, BOS first.
-            is_token: (B, T) bool. If `is_token` is given, only the logits (N, V) at its N True positions are computed
-                and returned. This saves time, because the projection is the largest matmul.
+            is_token: (B, T) bool. If given, only its N True positions are projected, and the result is (N, V).
         """
         hidden = self.hidden(src, tgt_in)
         if is_token is not None:
@@ -135,7 +134,7 @@ class Seq2Seq(nn.Module, abc.ABC):
 
     @abc.abstractmethod
     def hidden(self, src: Tensor, tgt_in: Tensor) -> Tensor:
-        """Return the input of the projection, (B, T, D), at every target position, given the true previous tokens."""
+        """Run the model with teacher forcing. Return the input of the projection, (B, T, D)."""
 
     @abc.abstractmethod
     def attention(self, src: Tensor, tgt_in: Tensor) -> AttentionWeights:

@@ -1,13 +1,13 @@
-"""The decoders that the search uses, which decode one token at a time, and the Transformer's KV cache.
+"""The decoders for the search, which decode one token at a time, and the Transformer's KV cache.
 
 A decoder has three methods:
 
-    start   encodes the source, and caches the keys and values of the memory, which are the same at every step
-    step    reads one token per beam, and appends its keys and values to the cache, where later tokens attend to them
+    start   encodes the source, and caches its keys and values for cross-attention
+    step    reads one token per beam, and adds its keys and values to the cache
     select  copies the cache of the beams that the search continues
 
-`step` returns the logits that a full forward pass computes at the last position. `incremental_decoder` returns the
-decoder of any model. Code outside this package uses only the interface `nmt.decode.search.IncrementalDecoder`.
+`step` returns the logits that a full forward pass computes at the last position. The search uses decoders through the
+interface `nmt.decode.search.IncrementalDecoder`.
 """
 
 from dataclasses import dataclass, replace
@@ -24,7 +24,7 @@ from nmt.model.transformer import Transformer
 
 
 def incremental_decoder(model: Seq2Seq) -> Any:
-    """Return the `nmt.decode.search.IncrementalDecoder` of a model, which must be in eval mode."""
+    """Return the `IncrementalDecoder` of a model in eval mode."""
     if isinstance(model, Transformer):
         return TransformerDecoder(model)
     assert isinstance(model, RecurrentModel)
@@ -33,14 +33,12 @@ def incremental_decoder(model: Seq2Seq) -> Any:
 
 @dataclass(frozen=True)
 class KVCache:
-    """The keys and values of B sentences with K beams each. Later tokens do not change them.
+    """The cached keys and values of B sentences with K beams each.
 
-    `self_kv` has the keys and values of the tokens that each beam has read. `cross_kv` has the keys and values of the
-    memory, which all beams of a sentence share. A search begins with one beam per sentence (K = 1); then `select`
-    chooses K beams, and can choose a beam several times.
+    `self_kv` is for the target tokens of each beam. `cross_kv` is for the source, and all beams of a sentence share it.
     """
 
-    self_kv: list[Tensor]  # for each layer (2, B*K, H, t, D/H); t is n_read, but at most window + 1
+    self_kv: list[Tensor]  # for each layer (2, B*K, H, t, D/H); t is n_read, or less with a window
     cross_kv: list[Tensor]  # for each layer (2, B, H, S, D/H)
     cross_mask: Tensor  # (B, 1, 1, S) bool
     n_read: int  # number of tokens that each beam has read
@@ -77,7 +75,7 @@ class TransformerDecoder:
         return logits, replace(cache, self_kv=self_kv, n_read=cache.n_read + 1)
 
     def select(self, cache: KVCache, beam_indices: Tensor) -> KVCache:
-        """Return the cache of the beams with the indices `beam_indices` (B', K') among the B*K beams of the cache."""
+        """Return the cache of the selected beams. `beam_indices` (B', K') are indices into the B*K beams."""
         order = beam_indices.flatten()
         self_kv = [kv.index_select(1, order) for kv in cache.self_kv]
         n_sentences = len(cache.cross_mask)
@@ -92,10 +90,12 @@ class TransformerDecoder:
 def cached_self_attention(
     x: Tensor, attention: SelfAttention, rotation: Tensor | None, old_kv: Tensor, new_kv: list[Tensor]
 ) -> Tensor:
-    """Compute self-attention from the new token of each beam to all tokens of the beam. Maps x (B, K, D) to (B, K, D).
+    """Compute self-attention from the new token of each beam to all tokens of the beam.
 
-    Extends `old_kv` by the keys and values of the new tokens, and appends the result to `new_kv`. The result is
-    the layer's entry in `KVCache.self_kv`.
+    Args:
+        x: (B, K, D), the new tokens. The result has the same shape.
+        old_kv: the layer's cache without the new tokens.
+        new_kv: a list, to which the cache with the new tokens is appended.
     """
     projected = attention.project(x, rotation).flatten(0, 1)  # (B*K, 3, H, D/H)
     query, key, value = projected.unsqueeze(3).unbind(1)  # each (B*K, H, 1, D/H)

@@ -12,10 +12,9 @@ from torch import Tensor, nn
 
 
 def prefers_fused(query: Tensor) -> bool:
-    """Return whether fused attention is faster, which is true except for training on a CPU.
+    """Return whether fused attention is faster than plain attention.
 
-    On a CPU, the backward pass of fused attention takes 2 (fp32) to 9 (bf16) times as long as the backward pass of
-    plain attention.
+    Only for training on a CPU, it is slower. There, its backward pass takes 2 (fp32) to 9 (bf16) times as long.
     """
     return query.device.type != "cpu" or not torch.is_grad_enabled()
 
@@ -23,7 +22,7 @@ def prefers_fused(query: Tensor) -> bool:
 def prefers_fp32(query: Tensor, key: Tensor) -> bool:
     """Return whether attention should use fp32 instead of bf16 on a CPU.
 
-    With few scores, fp32 is faster than compiling bf16 matmuls, see `Linear`.
+    With few scores, compiling a bf16 matmul takes longer than the matmul in fp32, see `Linear`.
     """
     if query.dtype != torch.bfloat16 or not torch.is_autocast_enabled("cpu"):
         return False
@@ -43,9 +42,9 @@ def softmax(scores: Tensor) -> Tensor:
 
 
 def bf16_is_faster(device: torch.device) -> bool:
-    """Return whether bf16 matmuls save more time, compared to fp32 matmuls, than the casts to bf16 take.
+    """Return whether bf16 is faster than fp32, casts included.
 
-    On a CPU, both kinds of matmuls are timed.
+    On a CPU, matmuls of both types are timed.
     """
     if device.type == "cuda":
         return bool(torch.cuda.is_bf16_supported(including_emulation=False))
@@ -66,10 +65,9 @@ def bf16_is_faster(device: torch.device) -> bool:
 
 
 class Linear(nn.Linear):
-    """A linear layer. With autocast on a CPU, the number of rows of its bf16 matmuls is rounded up.
+    """A linear layer. With autocast on a CPU, it pads its input, so that fewer shapes occur.
 
-    oneDNN compiles a bf16 matmul for each new shape, which takes up to 25 times as long as a small matmul. Batches have
-    hundreds of shapes. With rounded numbers of rows, most shapes are in oneDNN's cache.
+    oneDNN compiles a bf16 matmul for each new shape. This takes up to 25 times as long as a small matmul.
     """
 
     def forward(self, x: Tensor) -> Tensor:
@@ -86,9 +84,8 @@ class Linear(nn.Linear):
 class Dropout(nn.Module):
     """Dropout (Srivastava et al. 2014): zeroes each element with probability p, and scales the rest to keep the mean.
 
-    On a CPU, p is rounded to a multiple of 1/256, because one random byte decides whether an element is dropped: a
-    random int64 gives eight such bytes. torch's own dropout draws a Bernoulli sample for each element, which takes a
-    fifth of a training step.
+    On a CPU, a random byte decides whether an element is dropped, so p is rounded to a multiple of 1/256. torch's own
+    dropout is slower: it takes a fifth of a training step.
     """
 
     def __init__(self, p: float) -> None:
@@ -101,7 +98,7 @@ class Dropout(nn.Module):
             return x
         if x.device.type != "cpu":
             return F.dropout(x, self.p)
-        n_dropped = min(max(round(self.p * 256), 1), 255)  # number of byte values, of all 256, that drop an element
+        n_dropped = min(max(round(self.p * 256), 1), 255)  # how many of the 256 byte values drop an element
         # 1. Draw a byte for each element.
         n = x.numel()
         words = torch.empty(-(-n // 8), dtype=torch.int64)

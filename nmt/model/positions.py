@@ -31,10 +31,10 @@ def _angles(n_positions: int, d: int) -> Tensor:
 
 
 def rotate(x: Tensor, rotation: Tensor) -> Tensor:
-    """Take each pair of neighboring elements of x (..., d) as a complex number, and multiply it by `rotation`.
+    """Read pairs of neighboring elements of x (..., d) as complex numbers, and multiply them by `rotation`.
 
-    `rotation` comes from `rotary_positions`, and is broadcastable to (..., d/2). The positions of a rotated query and a
-    rotated key influence the dot product of the two only by the distance between the positions.
+    `rotation` comes from `rotary_positions`, and is broadcastable to (..., d/2). After the rotation, the dot product of
+    a query and a key depends on the distance between their positions.
     """
     dtype = torch.promote_types(x.dtype, torch.float32)  # torch has no complex numbers of bf16
     pairs = x.to(dtype).view(*x.shape[:-1], -1, 2)  # (..., d/2, 2)

@@ -1,9 +1,8 @@
 """The recurrent encoder-decoder that preceded the Transformer, with LSTM or GRU layers.
 
-The encoder is bidirectional (Bahdanau et al. 2015). Its final state initializes the decoder (Sutskever et al. 2014);
-with `attention: none`, the decoder gets only this state from the source. Attention follows the decoder's recurrent
-layers (Luong et al. 2015, section 3), so training runs each layer over all target positions in one fused call. Luong's
-input feeding and Bahdanau's attention inside the recurrence would need one call per position.
+The encoder is bidirectional (Bahdanau et al. 2015). Its final state initializes the decoder (Sutskever et al. 2014).
+Attention comes after the recurrent layers of the decoder (Luong et al. 2015, section 3). There is no input feeding, so
+training runs each layer over all target positions in one fused call.
 """
 
 import math
@@ -30,15 +29,15 @@ class RecurrentState:
 
     layers: Tensor  # (L, G, B*K, D), the recurrent state of each layer; G is 2 for an LSTM, 1 for a GRU
     memory: Tensor  # (B, S, D), the encoder output
-    keys: Tensor  # (B, S, D), the keys of attention: `GlobalAttention.key` applied to the memory
+    keys: Tensor  # (B, S, D), the keys of attention, computed from the memory
     mask: Tensor  # (B, 1, S) bool, False for source padding
 
 
 class RecurrentLayer(nn.Module):
     """An LSTM (Hochreiter and Schmidhuber 1997) or a GRU (Cho et al. 2014), with its state in one tensor.
 
-    If the layer is bidirectional, each direction has width D/2. All biases start at 0, except for the bias of an LSTM's
-    forget gate, which starts at 1 (Gers et al. 2000).
+    In a bidirectional layer, each direction has width D/2. Biases start at 0. The bias of an LSTM's forget gate starts
+    at 1 (Gers et al. 2000).
     """
 
     def __init__(self, settings: ModelSettings, *, bidirectional: bool = False) -> None:
@@ -55,18 +54,21 @@ class RecurrentLayer(nn.Module):
                 forget_gate.fill_(1.0)
 
     def forward(self, x: Sequence, state: Tensor | None = None) -> tuple[Sequence, Tensor]:
-        """Run the layer over x, which is (B, T, D) or packed. `state` (G, B, D) is the initial state; None means zeros.
+        """Run the layer.
 
-        Returns the output, which has the shape of x, and the final state (G, B, D). In a bidirectional layer, both
-        directions are concatenated.
+        Args:
+            x: (B, T, D), or a packed sequence.
+            state: the initial state (G, B, D). None means zeros.
+        Returns:
+            the output, which has the shape of x, and the final state (G, B, D). Both directions are concatenated.
         """
         if torch.is_autocast_enabled("cpu") and not torch.ops.mkldnn._is_mkldnn_bf16_supported():
-            # Without autograd, torch uses oneDNN's LSTM, which does not support bf16 on CPUs without AVX-512.
+            # In inference, torch uses oneDNN's LSTM. Its bf16 needs a CPU with AVX-512.
             dtype = next(self.parameters()).dtype
             with torch.autocast("cpu", enabled=False):
                 state = None if state is None else state.to(dtype)
                 return self.forward(x.to(dtype), state)
-        # The state of torch's LSTM is a pair of tensors, the state of its GRU is one tensor (n_directions, B, width).
+        # torch's states have the shape (n_directions, B, width). An LSTM has two of them, a GRU one.
         initial: Any = state
         if state is not None and self.is_lstm:
             hidden, cell = state
@@ -80,8 +82,7 @@ class RecurrentLayer(nn.Module):
 class GlobalAttention(nn.Module):
     """Attention from each target position to the whole source (Luong et al. 2015, section 3.1).
 
-    Scores are Luong's `dot` or `general`, Bahdanau's `additive`, or `scaled_dot`: dot products with the Transformer's
-    scale.
+    The scores are Luong's `dot` or `general`, Bahdanau's `additive`, or the Transformer's `scaled_dot`.
     """
 
     def __init__(self, settings: ModelSettings) -> None:
@@ -132,12 +133,12 @@ class RecurrentModel(Seq2Seq):
         decoder = [RecurrentLayer(settings) for _ in range(settings.n_decoder_layers)]
         self.encoder = cast(Iterable[RecurrentLayer], nn.ModuleList(encoder))
         self.decoder = cast(Iterable[RecurrentLayer], nn.ModuleList(decoder))
-        # Model files contain the name "look".
+        # The name "look" must stay, because model files contain it.
         self.look = None if settings.attention == "none" else GlobalAttention(settings)
         self.reset_parameters()
 
     def start(self, src: Tensor) -> RecurrentState:
-        """Encode src (B, S). Returns the state before the first target token, with one beam per sentence."""
+        """Encode src (B, S). Return the state before the first target token, with one beam per sentence."""
         mask = src != PAD
         x = self.scaled_embedding(src, self.source_embedding)
         lengths = mask.sum(1).cpu()  # makes the CPU wait for a GPU
@@ -180,7 +181,7 @@ class RecurrentModel(Seq2Seq):
         return hidden
 
     def attention(self, src: Tensor, tgt_in: Tensor) -> AttentionWeights:
-        """Return the attention weights of a teacher-forced pass: at most one layer of cross-attention with one head."""
+        """Return the attention weights of a teacher-forced pass. Only cross-attention has weights, with one head."""
         state = self.start(src)
         hidden, _ = self.decode(tgt_in, state.layers)
         _, weights = self.attend(hidden, state)

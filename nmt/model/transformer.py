@@ -1,7 +1,7 @@
 """The Transformer (Vaswani et al. 2017), figure 1: encoder and decoder layers, embeddings, encode and decode.
 
-`decode` computes all target positions at once, as in training. `incremental.py` computes one position at a time, and
-writes the KV cache. This module computes the padding mask from `src != PAD`; `attention.py` computes the causal mask.
+`decode` computes all target positions at once, as in training. `incremental.py` computes one position at a time, with
+a KV cache.
 """
 
 import functools
@@ -111,8 +111,8 @@ class DecoderLayer(nn.Module):
 class Transformer(Seq2Seq):
     """The model of figure 1: embeddings and positions, N encoder layers, N decoder layers, projection to logits."""
 
-    sinusoids: Tensor | None  # (P, D) with P = max_positions; these positions are added to the embeddings
-    rotations: Tensor | None  # (P, D/H/2); these positions rotate the queries and keys of self-attention
+    sinusoids: Tensor | None  # (P, D), added to the embeddings; P is max_positions
+    rotations: Tensor | None  # (P, D/H/2), rotate the queries and keys of self-attention
 
     def __init__(self, settings: ModelSettings, n_source_vocab: int, n_target_vocab: int) -> None:
         super().__init__(settings, n_source_vocab, n_target_vocab)
@@ -151,7 +151,7 @@ class Transformer(Seq2Seq):
             tokens: (B, T) ids of source or target tokens.
             embedding: the source or the target embedding.
             learned: learned source or target positions, (P, D), or None if the model has none.
-            positions: the positions of the tokens as a slice. Its length is 1 if all tokens have the same position.
+            positions: the positions of the tokens. A slice of length 1 gives all tokens the same position.
         Returns:
             the embeddings (B, T, D), and the rotary positions (T, D/H/2) for self-attention, or None.
         """
@@ -188,8 +188,6 @@ class Transformer(Seq2Seq):
         cross_weights: list[Tensor] | None = None,
     ) -> Tensor:
         """Run the decoder, given the true previous tokens (teacher forcing).
-
-        Padding of `tgt_in` is at the end, where the causal mask hides it from all real positions.
 
         Args:
             tgt_in: (B, T) target ids, BOS first.

@@ -1,15 +1,14 @@
-"""Reading and writing of checkpoints: safetensors files with weights, tokenizers, settings and optimizer moments.
+"""Checkpoints: safetensors files with weights, tokenizers, settings and optimizer moments.
 
     model.<name>               weights, float32 (bfloat16 in a snapshot); tied weights are stored once
-    average.<name>             moving average of the weights, if training computes an average
+    average.<name>             moving average of the weights, if training computes one
     optimizer.<name>.<moment>  moments of the optimizers, float32; a resumed training needs them
     tokenizer.source           serialized SentencePiece model, uint8
-    tokenizer.target           SentencePiece model of the target side; only stored if it differs from tokenizer.source
+    tokenizer.target           the same for the target side; missing if both sides share a model
     metadata "nmt"             see `nmt.run.header`
 
-A model file is a checkpoint with the best weights and without moments. Translation needs no other file. The files
-contain no paths of the machine that wrote them, and reading them unpickles nothing. Names and shapes of the tensors are
-checked against the settings before a model is built.
+A model file is a checkpoint with the best weights and no moments. Translation needs no other file. Reading a file
+unpickles nothing.
 """
 
 import hashlib
@@ -36,20 +35,20 @@ from nmt.run.directory import RunDirectory
 from nmt.run.header import FORMAT_VERSION, HINT, check_header_size, checked_header, errors_as_model_error, hash_of
 from nmt.text.tokenizer import Tokenizers
 
-# Matches the start of the names of weights in Transformer layers.
+# The start of the name of a weight in a Transformer layer, such as `encoder.0.`.
 LAYER = re.compile(r"(?P<side>encoder|decoder)\.(?P<number>\d+)\.")
-PARTS = ("model", "average", "optimizer")  # prefixes of the names of tensors, without "tokenizer"
+PARTS = ("model", "average", "optimizer")  # prefixes of tensor names; "tokenizer" is read separately
 
 
 @dataclass(frozen=True)
 class Checkpoint:
     config: Config  # contains no paths if the checkpoint was read from a file
-    tensors: dict[str, Tensor]  # tensors of the parts `PARTS` by full name, such as `model.<name>`
+    tensors: dict[str, Tensor]  # keys: names of tensors, such as `model.projection.weight`
     tokenizers: Tokenizers
-    progress: dict[str, Any] = field(default_factory=dict)  # JSON: fields of `Progress`; in a snapshot only some
+    progress: dict[str, Any] = field(default_factory=dict)  # fields of `Progress`; a snapshot has only some of them
 
     def part(self, prefix: str) -> dict[str, Tensor]:
-        """Return the tensors of a part, by names without the prefix. `prefix` is one of `PARTS`."""
+        """Return the tensors of one of `PARTS`, with the prefix removed from their names."""
         start = f"{prefix}."
         return {name.removeprefix(start): x for name, x in self.tensors.items() if name.startswith(start)}
 
@@ -65,7 +64,7 @@ class Newest(NamedTuple):
 
     step: int
     checkpoint: Checkpoint
-    damaged: dict[int, ModelError]  # for each newer checkpoint, by step: the error that was raised when it was read
+    damaged: dict[int, ModelError]  # errors of the newer checkpoints; keys are steps
 
 
 def new_model(config: Config, tokenizers: Tokenizers) -> Seq2Seq:
@@ -75,21 +74,21 @@ def new_model(config: Config, tokenizers: Tokenizers) -> Seq2Seq:
 
 
 class _SkipNormal(TorchFunctionMode):
-    """A mode that skips calls of `normal_`: on the meta device, `normal_` imports modules, which takes a second."""
+    """A mode that skips `normal_`. On the meta device, `normal_` would spend a second on imports."""
 
     def __torch_function__(self, func: Any, _types: Any, args: Any = (), kwargs: dict[str, Any] | None = None) -> Any:
         return None if func is torch.nn.init.normal_ else func(*args, **(kwargs or {}))
 
 
 def shapes_of(config: Config, tokenizers: Tokenizers) -> dict[str, tuple[int, ...]]:
-    """Return the shapes of the weights of a model by name, without allocating the weights."""
+    """Return the shape of each weight of a model. The weights are not allocated."""
     model = meta_model(config, tokenizers)
     return {name: tuple(x.shape) for name, x in weights_of(model).items()}
 
 
 def meta_model(config: Config, tokenizers: Tokenizers) -> Seq2Seq:
-    """Return a model whose weights have no memory, to read their shapes and to count them."""
-    if config.model.positions != "learned":  # fixed positions have no weights, and computing them takes long
+    """Return a model on the meta device: its weights have shapes, but no memory."""
+    if config.model.positions != "learned":  # other positions have no weights, and take long to compute
         without_positions = config.model.model_copy(update={"positions": "none"})
         config = config.model_copy(update={"model": without_positions})
     with torch.device("meta"), _SkipNormal():
@@ -97,13 +96,13 @@ def meta_model(config: Config, tokenizers: Tokenizers) -> Seq2Seq:
 
 
 def weights_of(model: torch.nn.Module) -> dict[str, Tensor]:
-    """Return the weights of a model by name. Tied weights are returned once, under the first name."""
+    """Return the weights of a model by name. Tied weights appear once, under the first name."""
     return {name: parameter.detach() for name, parameter in model.named_parameters()}
 
 
 def load_weights(model: torch.nn.Module, weights: Mapping[str, Tensor]) -> None:
     """Copy weights into a model. Tied weights stay tied. Raises ModelError if names or shapes differ."""
-    # Compare names, then shapes. Other architectures have other names of weights, other model sizes have other shapes.
+    # Names differ between architectures, shapes between model sizes.
     parameters = weights_of(model)
     if parameters.keys() != weights.keys():
         raise ModelError("the weights are not those of this model", hint="were architecture settings changed?")
@@ -118,14 +117,14 @@ def load_weights(model: torch.nn.Module, weights: Mapping[str, Tensor]) -> None:
 
 
 def first_layers(weights: Mapping[str, Tensor], settings: ModelSettings) -> dict[str, Tensor]:
-    """Return the weights for a model with `settings`. If this model has fewer layers, keep the first layers.
+    """Return the weights for a model with `settings`. Layers beyond the depth of this model are left out.
 
-    In distillation, the first layers of a teacher are good initial weights of a student (Shleifer and Rush 2020).
+    In distillation, a student can start from the first layers of its teacher (Shleifer and Rush 2020).
     """
     depths = {"encoder": settings.n_encoder_layers, "decoder": settings.n_decoder_layers}
     kept = {}
     for name, weight in weights.items():
-        # Weights outside of layers, such as embeddings, are needed with any number of layers.
+        # Keep all weights outside of layers, such as embeddings.
         layer = LAYER.match(name)
         if layer is None or int(layer["number"]) < depths[layer["side"]]:
             kept[name] = weight
@@ -140,7 +139,7 @@ def save_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
     tensors["tokenizer.source"] = _as_tensor(source.model)
     if not checkpoint.tokenizers.joint:
         tensors["tokenizer.target"] = _as_tensor(target.model)
-    # 2. Make the header, add a hash of the header and hashes of the tensors, and write the file.
+    # 2. Make the header with its hashes, and write the file.
     header: dict[str, Any] = {"format_version": FORMAT_VERSION, "config": without_paths(checkpoint.config)}
     header["progress"] = checkpoint.progress
     if source.learned is not None:
@@ -159,11 +158,11 @@ def _as_bytes(tensor: Tensor) -> bytes:
 
 
 def without_paths(config: Config) -> dict[str, Any]:
-    """Return the config with file names instead of paths, so that a shared model does not reveal directories."""
+    """Return the config with file names instead of paths. Paths would reveal directories of the user."""
     tree = config.model_dump(mode="json")
     data = tree["data"]
     data["root"] = ""
-    # Collect all corpora. Each of data.train, data.dev and data.test may be one corpus, a list of corpora, or missing.
+    # Shorten the paths of all corpora.
     corpora = list(data["mix"].values())
     for name in ("train", "dev", "test"):
         corpora += as_corpora(data[name])
@@ -178,15 +177,14 @@ def without_paths(config: Config) -> dict[str, Any]:
 
 
 def hash_tensors(tensors: Mapping[str, Tensor]) -> str:
-    """Return the SHA-256 of names, shapes, dtypes and bytes of tensors, in order of names.
+    """Return one SHA-256 of all tensors: of their names, shapes, dtypes and bytes.
 
-    Unlike a hash of the file, this hash does not depend on how the file stores the tensors.
+    The order in which a file stores the tensors does not matter.
     """
     digest = hashlib.sha256()
     for name in sorted(tensors):
         tensor = tensors[name].detach().cpu().contiguous()
-        # Because of the description, tensors with different names or shapes have different hashes even if the bytes are
-        # equal.
+        # Equal bytes with another name or shape must give another hash.
         description = f"{name} {tuple(tensor.shape)} {tensor.dtype}\n"
         digest.update(description.encode())
         digest.update(tensor.flatten().view(torch.uint8).numpy().data)
@@ -194,7 +192,7 @@ def hash_tensors(tensors: Mapping[str, Tensor]) -> str:
 
 
 def _hash_parts(tensors: Mapping[str, Tensor]) -> dict[str, str]:
-    """Return `hash_tensors` of each part, so that one part can be checked without reading the other parts."""
+    """Return a hash of each part, so that a part can be checked alone."""
     parts = defaultdict[str, dict[str, Tensor]](dict)
     for name, x in tensors.items():
         parts[part_of(name)][name] = x
@@ -202,16 +200,16 @@ def _hash_parts(tensors: Mapping[str, Tensor]) -> dict[str, str]:
 
 
 def part_of(name: str) -> str:
-    """Return the prefix of the name of a tensor, such as model."""
+    """Return the part to which a tensor belongs: the prefix of its name."""
     return name.partition(".")[0]
 
 
 def read_newest(run: RunDirectory, *, prefixes: tuple[str, ...] = PARTS) -> Newest | None:
-    """Read the newest checkpoint that is not damaged. Return None if the run has no checkpoint.
+    """Read the newest undamaged checkpoint. Return None if the run has no checkpoint.
 
-    Only tensors of the parts `prefixes` are loaded. Raises ModelError if all checkpoints are damaged.
+    Only the parts in `prefixes` are loaded. Raises ModelError if all checkpoints are damaged.
     """
-    # Try the newest checkpoint first. An older checkpoint is read only if all newer checkpoints are damaged.
+    # Begin with the newest checkpoint, and stop at the first undamaged one.
     damaged: dict[int, ModelError] = {}
     for step in reversed(run.checkpoint_steps()):
         try:
@@ -227,16 +225,16 @@ def read_newest(run: RunDirectory, *, prefixes: tuple[str, ...] = PARTS) -> Newe
 
 
 def lasting_path(file: BinaryIO) -> Path:
-    """Return a path of an open file that stays valid if the file is replaced. On Windows, return the usual path.
+    """Return a path that leads to this open file even if the file is replaced. On Windows, return the usual path.
 
-    safetensors opens a path twice. Between the two times, a training that finds a better model may replace the file.
+    safetensors opens a path twice. In between, a training that finds a better model may replace the file.
     """
     path = Path(f"/dev/fd/{file.fileno()}")  # does not exist on Windows
     return path if path.exists() else Path(file.name)
 
 
 def read_checkpoint(path: Path, *, prefixes: tuple[str, ...] = PARTS) -> Checkpoint:
-    """Read and check a checkpoint. Load only tensors of the parts `prefixes`. Raises ModelError on damage."""
+    """Read and check a checkpoint. Only the parts in `prefixes` are loaded. Raises ModelError if it is damaged."""
     with errors_as_model_error(path):
         check_header_size(path)
         with path.open("rb") as held, safetensors.safe_open(lasting_path(held), framework="pt") as file:
@@ -244,7 +242,7 @@ def read_checkpoint(path: Path, *, prefixes: tuple[str, ...] = PARTS) -> Checkpo
             header, config = checked_header(file.metadata())
             slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118 - not a dict
             _check_types(slices)
-            # 2. Read the tokenizers, because the sizes of the vocabularies determine the shapes of the embeddings.
+            # 2. Read the tokenizers. Their vocabulary sizes determine the shapes of the embeddings.
             serialized = {name: file.get_tensor(name) for name in slices if part_of(name) == "tokenizer"}
             _check_hashes(header, serialized)
             tokenizers = _tokenizers_of(serialized, config, header.get("learned_characters"))
@@ -256,7 +254,7 @@ def read_checkpoint(path: Path, *, prefixes: tuple[str, ...] = PARTS) -> Checkpo
 
 
 def _check_types(slices: Mapping[str, Any]) -> None:
-    """Raise ModelError if a tensor has a type that nmt does not write. Other types may take more memory than these."""
+    """Raise ModelError if a tensor has a dtype that nmt does not write."""
     unknown = {x.get_dtype() for x in slices.values()} - {"F32", "BF16", "U8"}
     if unknown:
         raise ModelError(f"not a model file: it has {', '.join(sorted(unknown))}", hint=HINT)
@@ -280,9 +278,9 @@ def _check_hashes(header: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> N
 
 
 def _check_shapes(shapes: dict[str, tuple[int, ...]], config: Config, tokenizers: Tokenizers) -> None:
-    """Raise ModelError if name or shape of a tensor do not fit these settings, or if a part lacks some weights.
+    """Raise ModelError if a tensor has an unexpected name or shape, or if a part is incomplete.
 
-    A part that has no weights at all is allowed.
+    A part may be missing as a whole.
     """
     # 1. Collect the shapes of all tensors that the file may have.
     weights = shapes_of(config, tokenizers)
@@ -290,14 +288,14 @@ def _check_shapes(shapes: dict[str, tuple[int, ...]], config: Config, tokenizers
     for name, shape in weights.items():
         expected[f"model.{name}"] = expected[f"average.{name}"] = shape
         for moment in ("exp_avg", "exp_avg_sq", "momentum"):  # two moments of AdamW, one moment of Muon
-            expected[f"optimizer.{name}.{moment}"] = shape  # checked here, because fused AdamW does not check shapes
+            expected[f"optimizer.{name}.{moment}"] = shape  # fused AdamW does not check shapes itself
         expected[f"optimizer.{name}.step"] = ()
     # 2. Compare these shapes with the shapes of the tensors in the file.
     for name in sorted(shapes.keys() - {"tokenizer.source", "tokenizer.target"}):
         if shapes[name] != expected.get(name):
             reason = f"{name} is {shapes[name]}, in a model of its settings {expected.get(name, 'absent')}"
             raise ModelError(f"{reason:.300}", hint="train it again")  # truncated: a hostile file may have long names
-    # 3. Check that each part has all weights of the model, or no weights.
+    # 3. Check that each part has all weights of the model or none.
     for part in ("model", "average"):
         n_tensors = sum(part_of(name) == part for name in shapes)
         if n_tensors not in (0, len(weights)):

@@ -2,13 +2,13 @@
 
 config.yaml         all settings, including those that training has chosen
 manifest.json       versions, data hashes, seed, command
-tokenizer.model     tokenizer of both sides, or tokenizer.src.model and tokenizer.tgt.model for one side each
-model.safetensors   the best model, which `nmt translate` loads; with train.average=ema, its averaged weights
+tokenizer.model     tokenizer of both sides; or tokenizer.src.model and tokenizer.tgt.model
+model.safetensors   the best model, which `nmt translate` loads
 checkpoints/        step-N.safetensors, or step-N.damaged if the checkpoint could not be read;
                     snapshot-N.safetensors with train.snapshots
 metrics.jsonl       figures: one line for each step and for each validation
 report.html         figures as a page for the browser, if train.report is set
-train.log           messages of every `nmt train` on stderr, with times
+train.log           messages of all `nmt train` commands, with times
 lock                lock file, held during training
 scores.jsonl        results: one line for each `nmt eval`
 growth.html         translations of a sentence by the snapshots, written by `nmt explain --growth`
@@ -47,12 +47,12 @@ from nmt.text.lines import raw_lines, reading
 from nmt.text.tokenizer import MAX_MODEL_BYTES, Tokenizer, Tokenizers
 
 MAX_MANIFEST_BYTES = 10_000_000
-# Packages whose versions the manifest has.
+# The manifest lists the versions of these packages.
 PACKAGES = ("nmt-trainer", "torch", "sentencepiece", "sacrebleu", "safetensors")
 
 
 class RunDirectory:
-    """The directory of a run, which need not exist yet, and the paths of its files."""
+    """A run directory and the paths of its files. The directory need not exist yet."""
 
     def __init__(self, path: Path | str) -> None:
         self.path = Path(path)
@@ -72,30 +72,33 @@ class RunDirectory:
     # --- the directory as a whole
 
     def create(self) -> None:
-        """Make the directory and its `checkpoints`. If `path` is a link, make the directory to which the link leads."""
+        """Make the directory and its `checkpoints`. If `path` is a link, make its target."""
         with os_errors_as(OutputError, f"make the run's directory {self.path}", hint="choose another with run=PATH"):
             (self.real_path / "checkpoints").mkdir(parents=True, exist_ok=True)
 
     @contextlib.contextmanager
     def lock(self) -> Iterator[None]:
-        """Make the directory if it is missing, and hold the lock of the run in the block.
+        """Hold the lock of the run inside this block. A missing directory is made first.
 
         Unfinished files of a killed training are removed. Raises InputError if another training holds the lock.
         """
         self.create()
         self._check_links()
         with locked(self.path / "lock", holder="training", setting="run=PATH"):
-            # Unfinished files are removed under the lock only: another training may still be writing such files.
+            # Remove unfinished files. Without the lock, another training might still write them.
             sweep_temps(self.path)
             sweep_temps(self.checkpoints)
             yield
 
     def move_aside(self) -> Path | None:
-        """Rename an existing run NAME to the first of NAME.1, NAME.2, … that does not exist.
+        """Rename an existing run NAME to the first free name of NAME.1, NAME.2, …
 
-        Returns the new absolute path of the run, or None if there is no run. If `path` is a link, the target of the
-        link is renamed and the link stays, so that the new run is on the same disk.
-        Raises ConfigError if the run is or contains the working directory of this process and of the user's shell.
+        If `path` is a link, its target is renamed and the link stays. So the new run is on the same disk.
+
+        Returns:
+            The new absolute path of the run, or None if there is no run.
+        Raises:
+            ConfigError: the run is or contains the working directory.
         """
         if not self.path.exists():
             return None
@@ -113,11 +116,11 @@ class RunDirectory:
                 return self.real_path.rename(aside)
 
     def _check_links(self) -> None:
-        """Raise ModelError if the run has links to files outside of the run, or special files.
+        """Raise ModelError if the run has special files, or links that lead out of the run.
 
-        A run may come from an untrusted source. Writing into it must not change files outside of the run.
+        A run may come from an untrusted source. Writing to such a link would change files elsewhere.
         """
-        # No file is written in other subdirectories.
+        # nmt writes into these two directories only.
         for entry in (*self.path.glob("*"), *self.checkpoints.glob("*")):
             # Links to files within the run are harmless.
             target = Path(os.path.realpath(entry))
@@ -145,7 +148,7 @@ class RunDirectory:
         """Return the manifest, or an empty dict if there is no manifest. Raises ModelError if the file is damaged."""
         if not self.manifest_file.exists():
             return {}
-        manifest: Any = None  # stays None if reading fails, and is refused below
+        manifest: Any = None  # None is refused below
         with contextlib.suppress(OSError, ValueError):
             manifest = parse_json(read_capped(self.manifest_file, MAX_MANIFEST_BYTES))
         if not isinstance(manifest, dict) or not isinstance(manifest.get("data", {}), dict):
@@ -155,19 +158,19 @@ class RunDirectory:
     # --- tokenizers
 
     def tokenizer_files(self, joint: bool) -> list[Path]:
-        """Return the files of the source tokenizer and of the target tokenizer. If joint, both are the same file."""
+        """Return the files of the source and the target tokenizer. With `joint`, both are one file."""
         if joint:
             file = self.path / "tokenizer.model"
             return [file, file]
         return [self.path / "tokenizer.src.model", self.path / "tokenizer.tgt.model"]
 
     def write_tokenizers(self, tokenizers: Tokenizers, joint: bool) -> None:
-        """Write one file if `joint` is true and both sides have the same model, otherwise one file per side."""
+        """Write one file if `joint` is true and both models are equal, otherwise one file per side."""
         for file, side in zip(self.tokenizer_files(joint and tokenizers.joint), tokenizers, strict=True):
             atomic_write(file, side.model)
 
     def read_tokenizers(self, config: Config) -> Tokenizers | None:
-        """Return the tokenizers of the run, or None if the tokenizers are missing or do not suit the config.
+        """Return the tokenizers of the run, or None if they are missing or do not suit the config.
 
         Raises ModelError if a file is damaged.
         """
@@ -223,10 +226,9 @@ class RunDirectory:
         return max(self.checkpoint_steps(), default=None)
 
     def holds_training(self) -> bool:
-        """Return whether a training has saved a checkpoint here, even if checkpoints and model were deleted later.
+        """Return whether a checkpoint was ever saved here, even if it was deleted later.
 
-        Metrics of a validation prove that there was a checkpoint. A run that was killed before the first checkpoint has
-        metrics of steps only. It does not count as a training, because starting over gives the same figures.
+        Metrics of a validation prove that there was a checkpoint. Metrics of steps do not.
         """
         if self.newest_step() is not None or self.model_file.exists():
             return True
@@ -244,7 +246,7 @@ class RunDirectory:
     # --- metrics and scores: one JSON object per line
 
     def append_metrics(self, *lines: dict[str, Any]) -> None:
-        """Append lines to metrics.jsonl. If writing fails, no line is appended, and OutputError is raised."""
+        """Append lines to metrics.jsonl. If writing fails, append none of them and raise OutputError."""
         append_whole(self.metrics_file, _joined_lines(lines))
 
     def cut_metrics(self, step: int) -> list[dict[str, Any]]:
@@ -262,7 +264,7 @@ class RunDirectory:
         return list(json_lines(self.metrics_file))
 
     def append_scores(self, line: dict[str, Any]) -> None:
-        self._check_links()  # `lock` checks the links, too, but `nmt eval` does not take the lock
+        self._check_links()  # `nmt eval` does not take the lock, which would check the links
         append_whole(self.scores_file, _joined_lines([line]))
 
     def read_scores(self) -> list[dict[str, Any]]:
@@ -272,14 +274,14 @@ class RunDirectory:
 
 def _joined_lines(lines: Iterable[Mapping[str, Any]]) -> bytes:
     """Return a line of JSON for each mapping, as UTF-8."""
-    # If the name of a file is not valid UTF-8, it contains lone surrogates, which are written as escapes.
+    # File names that are not valid UTF-8 contain lone surrogates. Escape them.
     text = "".join(f"{json.dumps(line, ensure_ascii=False)}\n" for line in lines)
     return text.encode(errors="backslashreplace")
 
 
 def json_lines(file: Path) -> Iterator[dict[str, Any]]:
     """Yield the JSON object of each valid line of a file. If there is no file, yield nothing."""
-    if not file.is_file():  # the file is missing, or is a special file such as a pipe, which could block
+    if not file.is_file():  # missing, or a special file: opening a pipe could block
         return
     with file.open("rb") as stream:
         for text in raw_lines(stream, str(file)):
@@ -297,7 +299,7 @@ def newest_model(root: Path = Path("runs")) -> Path | None:
 
 
 def new_manifest(data_hashes: dict[str, str], n_pairs: dict[str, int], seed: int) -> dict[str, Any]:
-    """Return the manifest of a new run, which describes how the run is made: command, data and versions."""
+    """Return the manifest of a new run: its command, data, seed and versions."""
     manifest: dict[str, Any] = {"command": sys.argv, "started": time.strftime("%Y-%m-%dT%H:%M:%S%z")}
     manifest |= {"seed": seed, "data": data_hashes, "n_pairs": n_pairs}
     manifest |= {"python": platform.python_version(), "machine": platform.platform()}
@@ -308,11 +310,11 @@ def new_manifest(data_hashes: dict[str, str], n_pairs: dict[str, int], seed: int
 def _version(package: str) -> str:
     with contextlib.suppress(metadata.PackageNotFoundError):
         return metadata.version(package)
-    return "not installed"  # nmt-trainer, if nmt runs from a clone
+    return "not installed"  # such as nmt-trainer itself, if nmt runs from a clone
 
 
 def hash_files(paths: Sequence[Path], hint: str = "check the path") -> str:
-    """Return the SHA-256 of the hashes of several files. Raises DataError with the `hint` if a file cannot be read."""
+    """Return one SHA-256 of several files. Raises DataError with this hint if a file cannot be read."""
     digests = []
     for path in paths:
         with reading(str(path), hint):

@@ -1,9 +1,14 @@
 """The header of a model file or checkpoint: settings and progress as JSON.
 
-A safetensors file begins with the length of its header (8 bytes, little-endian) and the header, which is JSON. The
-`__metadata__` of the header has an entry "nmt", which is JSON text with the keys format_version, config, progress,
-header_sha256 (see `hash_of`) and tensors_sha256 (the hash of each part of the tensors). The key learned_characters (see
-`Tokenizer.learned_in_bytes`) is optional, because imported and old models lack this key.
+A safetensors file begins with the length of its header (8 bytes, little-endian) and the header in JSON. The
+`__metadata__` of the header has an entry "nmt", which is JSON text:
+
+    format_version      version of the file format
+    config              settings
+    progress            progress of the training
+    header_sha256       see `hash_of`
+    tensors_sha256      hash of each part of the tensors
+    learned_characters  see `Tokenizer.learned_in_bytes`; missing in imported and old models
 """
 
 import contextlib
@@ -20,15 +25,15 @@ from nmt.files import open_file, parse_json, sha256
 
 FORMAT_VERSION = 2
 HINT = "give a run's directory or its model.safetensors"
-# A model with 100 layers per side has 4,200 weights, and a checkpoint has up to five tensors per weight.
+# A model with 100 layers per side has 4,200 weights. Each has up to five tensors in a checkpoint.
 MAX_TENSORS = 25_000
 MAX_HEADER_BYTES = 10_000_000
-# Keys that every "nmt" entry has, and the types of the values. `check_config` checks the value of config.
+# The required keys of the "nmt" entry, and the types of their values.
 TYPES = {"format_version": object, "config": dict, "progress": dict, "header_sha256": str, "tensors_sha256": dict}
 
 
 def read_header(path: Path) -> tuple[Config, dict[str, Any]]:
-    """Return the settings and the progress of a model file. Paths in the settings are shortened to file names.
+    """Return the settings and the progress of a model file. The settings have file names instead of paths.
 
     Raises ModelError if the file is no model file, or if the header is damaged.
     """
@@ -41,7 +46,7 @@ def read_header(path: Path) -> tuple[Config, dict[str, Any]]:
 
 @contextlib.contextmanager
 def errors_as_model_error(path: Path) -> Iterator[None]:
-    """Convert errors in this block, which reads a model file, to ModelError with the path in the message."""
+    """Convert errors in this block to ModelError, with the path of the model file in the message."""
     try:
         yield
     except safetensors.SafetensorError as error:
@@ -58,7 +63,7 @@ def errors_as_model_error(path: Path) -> Iterator[None]:
 def check_header_size(path: Path) -> None:
     """Raise SafetensorError if parsing the header would take too much memory. Raises OSError if `path` is no file."""
     with open_file(path) as file:
-        # Read at most one byte more than allowed: this byte shows that the header is too large.
+        # One byte more than allowed shows that the header is too large.
         n_bytes = int.from_bytes(file.read(8), "little")
         header = file.read(min(n_bytes, MAX_HEADER_BYTES + 1))
     n_braces = header.count(b"{")  # in a valid header, each tensor has one brace and a few commas
@@ -70,8 +75,9 @@ def check_header_size(path: Path) -> None:
 def checked_header(metadata: Mapping[str, str] | None) -> tuple[dict[str, Any], Config]:
     """Return the parsed entry "nmt" and its settings. `metadata` is None if the file has no metadata.
 
-    Raises ModelError if the entry is missing, damaged, or of another format version, and ConfigError if the settings
-    are invalid.
+    Raises:
+        ModelError: the entry is missing, damaged, or of another format version.
+        ConfigError: the settings are invalid.
     """
     # 1. Check that nmt wrote the entry.
     header: Any = None
@@ -92,7 +98,7 @@ def checked_header(metadata: Mapping[str, str] | None) -> tuple[dict[str, Any], 
 
 
 def hash_of(header: Mapping[str, Any]) -> str:
-    """Return the SHA-256 of all values of the header except the hashes."""
+    """Return the SHA-256 of the header without its hashes."""
     keys = ("format_version", "config", "progress", "learned_characters")
     covered = {key: header[key] for key in keys if key in header}  # learned_characters may be missing
     return sha256(json.dumps(covered, sort_keys=True).encode())

@@ -1,4 +1,4 @@
-"""The work that all endpoints share: check keys and limits, choose a model, and wait for the model's answer."""
+"""The class `Api`, which all endpoints share. It checks requests, chooses a model and waits for its answer."""
 
 import asyncio
 import contextlib
@@ -23,7 +23,7 @@ Body = schema.LibreRequest | schema.TranslateRequest | schema.ExplainRequest
 
 
 class Api:
-    """The models, keys, limits and metrics of a server; at most one model for each pair of languages."""
+    """The models, keys, limits and metrics of a server."""
 
     def __init__(self, loaded: Sequence[LoadedModel], limits: Limits, keys: Collection[str] = ()) -> None:
         """Create an API. If `keys` is empty, requests need no key.
@@ -42,9 +42,9 @@ class Api:
     # --- check a request ----------------------------------------------------------------------------------
 
     def check_key(self, request: Request, key: str) -> None:
-        """Raise HTTPException 403 if the server has keys and the request has none of them.
+        """Raise HTTPException 403 if the server has keys and the request has no valid key.
 
-        The key is the bearer token in the Authorization header, or if there is no bearer token, the argument `key`.
+        A bearer token in the Authorization header takes precedence over the argument `key`.
         """
         scheme, _, bearer = request.headers.get("authorization", "").partition(" ")
         if scheme.lower() == "bearer":
@@ -52,7 +52,7 @@ class Api:
             candidates = [bearer.encode("latin-1"), bearer.encode()]
         else:
             candidates = [key.encode(errors="surrogatepass")]
-        # Compare with every key, each time in constant time, so that the duration tells nothing about the keys.
+        # Compare with all keys in constant time, so that the duration tells nothing about them.
         matches = [hmac.compare_digest(candidate, known) for candidate, known in product(candidates, self.keys)]
         if self.keys and not any(matches):
             raise HTTPException(403, "the API key is missing or wrong")
@@ -60,14 +60,17 @@ class Api:
     async def choose(self, request: Request, body: Body) -> tuple[ServedModel, float]:
         """Check the key of a request and choose a model.
 
-        Also returns the probability, in percent, that the text is in the model's source language. The probability is 0
-        if no language was detected.
+        Returns:
+            The model, and the probability in percent that the text is in its source language. The probability is 0 if
+            no language was detected.
 
-        Raises HTTPException 403 if the key is missing or wrong, or 400 unless exactly one model fits.
+        Raises:
+            HTTPException 400: no model fits, or several do.
+            HTTPException 403: the key is missing or wrong.
         """
         self.check_key(request, body.api_key)
         detected: dict[str, float] = {}
-        # If there is only one model, the language need not be detected.
+        # With only one model, there is nothing to detect.
         if body.source == "auto" and len(self.served.models) > 1:
             detected = await asyncio.to_thread(self.served.detect, schema.as_list(body.q))
         model = self.served.pick(body.source, body.target, detected)
@@ -85,10 +88,7 @@ class Api:
     async def translate(
         self, model: ServedModel, units: Sequence[Unit], options: TranslationOptions
     ) -> list[Translation]:
-        """Translate units, possibly in one search with other requests.
-
-        Raises HTTPException 504 if this takes longer than `Limits.answer_s`.
-        """
+        """Translate units. Raises HTTPException 504 if this takes longer than `Limits.answer_s`."""
         return await self.answer(model.batcher.translate(model.translator, units, options))
 
     async def answer(self, future: asyncio.Future[Result]) -> Result:

@@ -1,4 +1,4 @@
-"""The web application: its routes, its pages, and handlers that return errors as JSON."""
+"""The web application: endpoints, pages and error handlers."""
 
 import mimetypes
 from collections.abc import Collection
@@ -27,9 +27,9 @@ PAGES = Path(__file__).parent / "pages"
 def create_app(api: Api, hosts: Collection[str] = ()) -> Guard:
     """Create the ASGI application of an API.
 
-    `hosts` are the Host names that the application accepts besides localhost and IP addresses.
+    `hosts` are additional Host names. localhost and IP addresses are always accepted.
     """
-    # Disable FastAPI's documentation pages, because these pages load scripts from a CDN.
+    # Disable FastAPI's documentation pages, because they load scripts from a CDN.
     app = FastAPI(title="nmt", version=__version__, docs_url=None, redoc_url=None)
     # 1. Endpoints and pages.
     add_endpoints(app, api)
@@ -43,12 +43,12 @@ def create_app(api: Api, hosts: Collection[str] = ()) -> Guard:
         label = path if path in known else "other"
         api.metrics.seconds.labels(label, str(status)).observe(seconds)
 
-    # 3. The guard, which checks a request before the application gets it.
+    # 3. The guard, which checks every request first.
     return Guard(app, api.limits, hosts, observe)
 
 
 def add_endpoints(app: FastAPI, api: Api) -> None:
-    """Add the endpoints that programs and the translation page call."""
+    """Add the endpoints of the API."""
     # LibreTranslate's endpoints.
     libre = LibreTranslate(api)
     app.get("/health")(libre.health)
@@ -69,14 +69,14 @@ def add_endpoints(app: FastAPI, api: Api) -> None:
     # For operators.
     @app.get("/metrics", response_model=None)
     async def metrics(request: Request) -> Response:
-        """Counts and times for Prometheus; needs the key of a client, as Authorization: Bearer KEY."""
+        """Counts and times for Prometheus. If the server has API keys, send one as Authorization: Bearer KEY."""
         api.check_key(request, "")
         return Response(generate_latest(api.metrics.registry), media_type=CONTENT_TYPE_LATEST)
 
 
 def add_pages(app: FastAPI) -> None:
     """Add the pages, and the scripts and styles that they load."""
-    # The registry of Windows may have another type for scripts, with which browsers refuse them.
+    # The registry of Windows may give scripts another type, and browsers would not run them.
     mimetypes.add_type("text/javascript", ".js")
     app.mount("/static", StaticFiles(packages=[("nmt.serve", "pages"), ("nmt.insight", "pages")]))
 
@@ -90,7 +90,7 @@ def add_pages(app: FastAPI) -> None:
 
 
 def add_error_handlers(app: FastAPI) -> None:
-    """Add handlers that answer every error with JSON in LibreTranslate's format: {"error": message}."""
+    """Add handlers that answer errors in LibreTranslate's format, {"error": message}."""
 
     @app.exception_handler(HTTPException)
     async def refused(_: Request, error: HTTPException) -> Response:
@@ -99,12 +99,11 @@ def add_error_handlers(app: FastAPI) -> None:
     @app.exception_handler(RequestValidationError)
     async def invalid(_: Request, error: RequestValidationError) -> Response:
         fault = error.errors()[0]
-        # `loc` has the part of the request ("body"), a field name, then indices and type names. The message names only
-        # the field, because clients do not know the type names.
+        # A location is a tuple such as ("body", "q", "list[str]", 0). The message names only the field, such as "q".
         _, *location = fault["loc"]
         if not location or not isinstance(location[0], str):
             return JSONResponse({"error": "the body must be a JSON object"}, 400)
-        # The only field that can cause a value error is FastAPI's UploadFile.
+        # Only a field of the type UploadFile can cause a value error.
         problem = "must be a file" if fault["type"] == "value_error" else fault["msg"]
         return JSONResponse({"error": schema.without_surrogates(f"{location[0]}: {problem}")}, 400)
 

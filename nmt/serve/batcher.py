@@ -1,13 +1,12 @@
-"""The queue of requests, which decides which request uses the model next. This module does not depend on HTTP.
+"""The scheduler, which decides which request uses the model next. It does not depend on HTTP.
 
-Each engine has one thread, because one search uses all cores. Short requests that arrive during a search wait in the
-queue. The next search translates the oldest short request, together with all short requests that can share its batch.
-If the engine searches in the background, the next search starts before the results of the previous search are sent.
+Each engine has one thread, because one search uses all cores. There are two kinds of requests:
 
-Every other request, such as a document, a long text or an explanation, is a `LongJob`. Long jobs take turns with each
-other. A turn begins when no short request waits and no short request has ended in the last `QUIET_S` seconds. This
-pause is needed because the client of a short request may send the next request at once. If short requests never stop,
-long jobs get a quarter of the time, or less if a single search takes longer than three turns.
+- Short requests wait in a queue. One search translates the oldest one, and others that fit into its batch.
+- Documents, long texts and explanations are long jobs. They take turns with each other, see `nmt.serve.turns`.
+
+Short requests come first. A long job gets a turn after `QUIET_S` seconds without short requests, because a client may
+send its next request at once. If short requests never stop, long jobs get at most a quarter of the time.
 """
 
 import asyncio
@@ -27,20 +26,18 @@ from nmt.translate.options import TranslationOptions
 from nmt.translate.translator import Translator
 from nmt.translate.units import Translation, Unit
 
-# Maximum lines and characters of one search. The limits bound how long later requests wait, and how long a search
-# without `watch` goes on after the clients of the search have disconnected.
+# Maximum lines and characters of one search. A larger search would keep later requests waiting.
 MAX_LINES, MAX_CHARACTERS = 128, 10_000
 MAX_SHORT = 1_000  # maximum length of a short request, in characters; a longer request is a long job
-MAX_LONG_JOBS = 16  # maximum number of long jobs that take turns; further long jobs wait until one of these ends
-QUIET_S = 0.02  # after a short request, long jobs wait this many seconds for the next request of the same client
-# After a turn, long jobs wait for short requests at most this many times as long as the turn took, or for `QUIET_S` if
-# that is longer.
+MAX_LONG_JOBS = 16  # maximum number of long jobs that take turns; others wait until one of these ends
+QUIET_S = 0.02  # seconds that long jobs wait after a short request
+# If short requests never stop, long jobs wait this many times as long as the last turn took.
 WAIT_BY_TURN = 3
 
 Item = TypeVar("Item")
 Job = TypeVar("Job", "ShortJob", LongJob)
 Result = TypeVar("Result")
-Show = Callable[[list[str]], None]  # takes the translations so far of all lines of a request
+Show = Callable[[list[str]], None]  # takes the unfinished translation of each line of a request
 Finish = Callable[[], list[list[Translation]]]  # waits for a search; returns the translations of each job
 
 
@@ -50,7 +47,7 @@ class QueueFullError(NmtError):
 
 @dataclass(eq=False)
 class ShortJob:
-    """A queued request of a few lines, which may share a search with other requests."""
+    """A request to translate lines. It may share a search with other requests."""
 
     done: asyncio.Future[Any]
     translator: Translator
@@ -65,53 +62,55 @@ class ShortJob:
     def goes_with(self, other: "ShortJob") -> bool:
         """Return whether one search can translate both jobs.
 
-        A job with `show` and a job without `show` may need different engines, so they do not share a search.
+        Jobs with and without `show` may need different engines.
         """
         agree_on_show = (self.show is None) == (other.show is None)
         return self.translator is other.translator and self.options == other.options and agree_on_show
 
 
 class BatchSearch(NamedTuple):
-    """A started search for a batch of jobs. The result of `finish` is a function that waits for the translations."""
+    """A search for a batch of jobs. The result of `finish` is a function that waits for the translations."""
 
     jobs: Sequence[ShortJob]
     finish: asyncio.Future[Finish]
 
 
 class Batcher:
-    """The scheduler of one engine, with a queue of waiting requests. All methods must be called in one event loop."""
+    """The scheduler of one engine. All methods must be called in the same event loop."""
 
     def __init__(
         self, engine: Engine, max_waiting: int, on_batch: Callable[[int], None], thread: ThreadPoolExecutor
     ) -> None:
         """Create a batcher.
 
-        `on_batch` is called with the number of lines of each search. `thread` is an executor with one thread, in which
-        the engine runs.
+        Args:
+            max_waiting: maximum number of requests that wait.
+            on_batch: called with the number of lines of each search.
+            thread: an executor with one thread, in which the engine runs.
         """
         self.engine = engine
         self.max_waiting = max_waiting
         self.on_batch = on_batch
         self.waiting: list[ShortJob] = []
-        self.long_jobs: list[LongJob] = []  # in turn order; only the first `MAX_LONG_JOBS` have begun
+        self.long_jobs: list[LongJob] = []  # the next to get a turn comes first
         self.thread = thread
         self.worker: asyncio.Task[None] | None = None  # the task of `_work`, which runs while there are jobs
         self.arrival = asyncio.Event()  # set when a request is queued
-        self.quiet_at = -math.inf  # time when short requests have been quiet for `QUIET_S`
-        self.turn_at = -math.inf  # time of the next turn if short requests are not quiet before
+        self.quiet_at = -math.inf  # time of the next turn if no short request waits then
+        self.turn_at = -math.inf  # time of the next turn even if short requests wait
 
     def translate(
         self, translator: Translator, lines: Sequence[Unit], options: TranslationOptions, show: Show | None = None
     ) -> asyncio.Future[list[Translation]]:
         """Queue lines for translation. Canceling the returned future abandons the translation.
 
-        `show` is called in the engine's thread after every step of the search. Raises QueueFullError if too many
-        requests wait.
+        `show` is called in another thread after every step of the search. Raises QueueFullError if too many requests
+        wait.
         """
         job = ShortJob(asyncio.get_running_loop().create_future(), translator, lines, options, show)
         if job.n_characters <= MAX_SHORT:
             return self._queue(self.waiting, job)
-        # A long text becomes a long job. `show` works as in a short job.
+        # A long text becomes a long job.
 
         def translate_alone(check: Check) -> list[Translation]:
             alone = replace(job, translator=in_parts(translator, check))
@@ -120,10 +119,9 @@ class Batcher:
         return self.call(translate_alone)
 
     def call(self, function: Callable[[Check], Result]) -> asyncio.Future[Result]:
-        """Queue a function that uses the model, as a long job.
+        """Queue a function that uses the model, as a long job. Canceling the returned future abandons the job.
 
-        The function gets a `Check`. If the returned future is canceled, the next call of the `Check` raises
-        AbandonedError. Raises QueueFullError if too many requests wait.
+        Raises QueueFullError if too many requests wait.
         """
         return self._queue(self.long_jobs, LongJob(function, asyncio.get_running_loop().create_future()))
 
@@ -138,7 +136,7 @@ class Batcher:
         return job.done
 
     def n_waiting(self) -> int:
-        """Return the number of short requests that wait and of long jobs, without canceled ones."""
+        """Return the number of waiting short requests and long jobs. Canceled ones do not count."""
         results = [job.done for job in self.waiting] + [job.done for job in self.long_jobs]
         return sum(not done.cancelled() for done in results)
 
@@ -148,15 +146,15 @@ class Batcher:
         try:
             while self.waiting or self.long_jobs or running:
                 self.arrival.clear()
-                # If a turn of a long job is due, take no job from the queue.
+                # If a long job's turn is due, start no search.
                 is_turn_due = self.long_jobs and self._wait_s() <= 0
                 batch = [] if is_turn_due else self._next_batch()
-                # Start the next search before the running search is finished, so that the engine always has work.
+                # Start the next search before the last one is finished, so that the engine always has work.
                 next_search = await self._start_batch(batch) if batch else None
                 if running:
                     await self._finish(running)
                 running = next_search
-                # Give a turn only while no search runs, because only one job at a time may use the engine.
+                # Only one job at a time may use the engine, so give a turn only while no search runs.
                 if running and not self.engine.in_background:
                     await self._finish(running)
                     running = None
@@ -169,7 +167,7 @@ class Batcher:
     # --- short requests -----------------------------------------------------------------------------------
 
     def _next_batch(self) -> list[ShortJob]:
-        """Remove the oldest job from the queue, and all jobs that fit into the same search. Return these jobs."""
+        """Take the oldest job from the queue, and all jobs that fit into the same search."""
         batch: list[ShortJob] = []
         n_lines = n_characters = 0
         self.waiting = [job for job in self.waiting if not job.done.cancelled()]
@@ -184,7 +182,7 @@ class Batcher:
         return batch
 
     async def _start_batch(self, jobs: Sequence[ShortJob]) -> BatchSearch:
-        """Start one search for several jobs, in the model's thread. If the start fails, `_finish` handles the error."""
+        """Start one search for several jobs in the model's thread. `_finish` handles errors of the start."""
 
         def check() -> None:
             if all(job.done.cancelled() for job in jobs):
@@ -197,7 +195,7 @@ class Batcher:
     async def _finish(self, running: BatchSearch) -> None:
         """Wait for a search and set the results of its jobs.
 
-        If a search for several jobs fails, start a separate search for each job, so that only the faulty jobs fail.
+        If the search fails, each job gets a search of its own, so that only the faulty jobs fail.
         """
         try:
             results = await asyncio.get_running_loop().run_in_executor(self.thread, await running.finish)
@@ -216,12 +214,11 @@ class Batcher:
         self.quiet_at = time.monotonic() + QUIET_S
 
     def _start_search(self, jobs: Sequence[ShortJob], check: Check) -> Finish:
-        """Start a search for several jobs. Return a function that waits for the results of the jobs."""
+        """Start a search for several jobs. Return a function that waits for their translations."""
         translator = jobs[0].translator
         n_lines = [len(job.lines) for job in jobs]
-        # `watch` shows each step to the clients. If all clients have disconnected, `watch` ends the search by raising
-        # AbandonedError. A background search cannot be watched, so jobs with `show` use an engine without background
-        # searches.
+        # `watch` shows each step to the clients, and ends the search when all of them have disconnected.
+        # A background engine cannot be watched. With `show`, the translator may use torch instead.
         is_watched = jobs[0].show is not None or not self.engine.in_background
 
         def watch(texts_so_far: Callable[[], list[str]]) -> None:
@@ -241,7 +238,7 @@ class Batcher:
     # --- long jobs ----------------------------------------------------------------------------------------
 
     async def _turn_when_due(self) -> None:
-        """Give the next long job a turn, if a turn is due. Otherwise, wait until a turn is due or a request arrives."""
+        """Give the next long job a turn. If no turn is due, wait for one or for a new request."""
         wait_s = self._wait_s()
         if wait_s > 0:
             with contextlib.suppress(TimeoutError):
@@ -252,7 +249,7 @@ class Batcher:
         work = await asyncio.get_running_loop().run_in_executor(self.thread, self.long_jobs[0].take_turn)
         ended = time.monotonic()
         self.turn_at = ended + max(WAIT_BY_TURN * (ended - began), QUIET_S)
-        # 2. If the job has not ended, it goes to the end of the jobs that take turns.
+        # 2. Let the job wait for its next turn. If it has ended, set its result.
         job = self.long_jobs.pop(0)
         if not work.done():
             self.long_jobs.insert(MAX_LONG_JOBS - 1, job)
@@ -264,7 +261,7 @@ class Batcher:
             job.done.set_result(work.result())
 
     def _wait_s(self) -> float:
-        """Return how many seconds the long jobs must still wait for a turn. If a turn is due, return 0 or less."""
+        """Return the seconds until the next turn of a long job. If a turn is due, return 0 or less."""
         due = self.turn_at if self.waiting else min(self.turn_at, self.quiet_at)
         return due - time.monotonic()
 

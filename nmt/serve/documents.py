@@ -1,7 +1,6 @@
 """LibreTranslate's endpoints for documents.
 
-A client uploads a document. The server translates it and keeps the translation in memory until it expires, so that the
-client can download it.
+A client uploads a document. The server translates it and keeps the translation in memory for download.
 """
 
 import asyncio
@@ -20,8 +19,7 @@ from nmt.serve.api import Api
 from nmt.serve.turns import Check, in_parts
 from nmt.translate.documents import DocumentTranslation
 
-# A translation is kept for `KEPT_S` seconds, as in LibreTranslate. If all kept translations together are larger than
-# `MAX_KEPT_BYTES`, the oldest translations are deleted earlier.
+# Seconds that a translation is kept, as in LibreTranslate, and maximum size of all kept translations.
 KEPT_S, MAX_KEPT_BYTES = 1800.0, 100_000_000
 
 
@@ -30,7 +28,7 @@ class Documents:
 
     def __init__(self, api: Api) -> None:
         self.api = api
-        self.kept: dict[str, Response] = {}  # random name in the download address -> answer with the translated file
+        self.kept: dict[str, Response] = {}  # random file name -> response with the translated file
 
     async def translate_file(
         self,
@@ -41,7 +39,7 @@ class Documents:
         api_key: Annotated[schema.Key, Form()] = "",
         column: Annotated[str, Form(description="Of a .csv file: name of the column to translate.")] = "",
     ) -> dict[str, str]:
-        """Translate a document; `translatedFileUrl` is where its translation is, for 30 minutes."""
+        """Translate a document. You can download the translation from `translatedFileUrl` for 30 minutes."""
         # 1. Check the request.
         self.api.check_key(request, api_key)
         model = self.api.served.pick(source, target)
@@ -49,7 +47,7 @@ class Documents:
         suffix = path.suffix.lower()
         if suffix not in SUFFIXES:
             raise HTTPException(400, f"file: its name must end in {', '.join(SUFFIXES)}")
-        # 2. Translate the document as a long job, which takes turns with other requests.
+        # 2. Translate the document as a long job.
         content = await file.read()
         options = model.translator.with_options(scores=False)
 
@@ -69,8 +67,7 @@ class Documents:
             return document.content()
 
         translation = await model.batcher.call(translate)
-        # 3. Keep the translation under an address that cannot be guessed. The translation is deleted when it expires or
-        # when newer translations need the memory.
+        # 3. Keep the translation under an address that cannot be guessed.
         shown = quote(f"{path.stem[:100]}_{model.target}{suffix}")
         headers = {"Content-Disposition": f"attachment; filename=\"{shown}\"; filename*=utf-8''{shown}"}
         name = secrets.token_urlsafe() + suffix
@@ -82,13 +79,13 @@ class Documents:
         return {"translatedFileUrl": f"{request.base_url}download_file/{name}"}
 
     async def download_file(self, name: str) -> Response:
-        """A translated document; only the client that uploaded it knows its address."""
+        """Download a translated document. Its address is secret, so no key is needed."""
         if name not in self.kept:
             raise HTTPException(404, "there is no such file; translations are kept for 30 minutes")
         return self.kept[name]
 
     async def settings(self) -> dict[str, Any]:
-        """What LibreTranslate tells its page, such as the formats of documents."""
+        """Settings for LibreTranslate's clients, such as the formats of documents."""
         needs_key = bool(self.api.keys)
         return {
             "apiKeys": needs_key,

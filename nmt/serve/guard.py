@@ -1,6 +1,6 @@
-"""ASGI middleware between the network and the API, which refuses hostile requests and adds security headers.
+"""ASGI middleware that refuses hostile requests and adds security headers.
 
-The middleware reads the whole body of a request, within a time limit, before it calls the application.
+It reads the whole body of a request before it calls the application.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 JSON, FORM, MULTIPART = "application/json", "application/x-www-form-urlencoded", "multipart/form-data"
-# The paths that accept URL-encoded forms: the first two for clients of LibreTranslate, /explain for the page's form.
+# The paths that accept URL-encoded forms. Our page sends one to /explain, LibreTranslate's clients to the others.
 FORM_PATHS = {"/translate", "/detect", "/explain"}
 # At most `MAX_FILES` requests to `FILE_PATH` are processed at a time, because their bodies are large.
 FILE_PATH, MAX_FILES = "/translate_file", 8
@@ -28,14 +28,14 @@ HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
     "img-src 'self' data:; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "same-origin",  # with no-referrer, the page's forms would send Origin: null, and be refused
+    "Referrer-Policy": "same-origin",  # with no-referrer, our page would send Origin: null and be refused
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
 
 
 def max_connections() -> int:
-    """Return half the number of files that this process may open, but at most `MAX_CONNECTIONS`."""
+    """Return half the number of files that this process may open, at most `MAX_CONNECTIONS`."""
     try:
         import resource
     except ImportError:  # Windows has no such module
@@ -54,27 +54,33 @@ class Limits:
     n_characters: int = 5_000  # maximum number of characters in all texts of a request
     n_lines: int = 64  # maximum number of lines in all texts of a request
     n_waiting: int = 256  # maximum number of requests that wait for a model
-    stall_s: float = 15.0  # maximum seconds to receive headers, and for a client to read `PROGRESS_BYTES` of an answer
+    stall_s: float = 15.0  # maximum seconds to wait for headers, or for the client to read a part of an answer
     read_s: float = 10.0  # maximum seconds to receive the body of a request
     answer_s: float = 30.0  # maximum seconds to answer a request without a file
     n_connections: int = field(default_factory=max_connections)  # maximum number of open connections
 
 
 class Guard:
-    """ASGI middleware that refuses invalid requests and passes valid requests to the app, with the body already read.
+    """ASGI middleware that refuses invalid requests and passes all others to the app.
 
-    A refused request gets one of these status codes: 400 if a form is malformed, 403 if a page of another origin sent
-    the request, 408 if the body is too slow, 413 if the body is too large, 415 if the media type is wrong, 421 if the
-    host is unknown.
+    Status codes of refused requests:
+        400: the form is malformed.
+        403: a page of another origin sent the request.
+        408: the body took too long to arrive.
+        413: the body is too large.
+        415: the media type is wrong.
+        421: the host is unknown.
     """
 
     def __init__(
         self, app: ASGIApp, limits: Limits, hosts: Collection[str], on_answer: Callable[[str, int, float], None]
     ) -> None:
-        """Create the middleware around `app`.
+        """Create the middleware.
 
-        `hosts` are the accepted Host names besides localhost and IP addresses. After each request, `on_answer` is
-        called with the path, the status code and the duration in seconds.
+        Args:
+            app: the application that gets the valid requests.
+            hosts: accepted Host names, besides localhost and IP addresses.
+            on_answer: called after each request with its path, status code and duration in seconds.
         """
         self.app = app
         self.limits = limits
@@ -105,22 +111,22 @@ class Guard:
         except ClientDisconnect:
             pass
         except HTTPException as error:
-            # The rest of the body may not have been read, so this connection cannot take another request.
+            # A part of the body may be unread, so this connection cannot take another request.
             response = JSONResponse({"error": error.detail}, error.status_code, {"Connection": "close"})
             if not status:
                 await response(scope, receive, send_with_headers)
-        finally:  # also after an error, which the app raises again after it has answered with status 500
+        finally:  # also if the app raises an error
             self.on_answer(scope["path"], status, time.monotonic() - started)
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send, body: bytes) -> None:
         """Call the app. If the client disconnects, cancel the call. Raises HTTPException 503 if the server stops."""
         messages = [{"type": "http.request", "body": body, "more_body": False}]
+        # The body has been read, so the next message says that the client has disconnected.
         gone = asyncio.ensure_future(receive())
 
         async def replay() -> Message:
             return messages.pop() if messages else await asyncio.shield(gone)
 
-        # The body has been read, so the next message can only be that the client has disconnected.
         answer = asyncio.ensure_future(self.app(scope, replay, send))
         try:
             await asyncio.wait({answer, gone}, return_when=asyncio.FIRST_COMPLETED)
@@ -133,7 +139,7 @@ class Guard:
             gone.cancel()
 
     async def _checked_body(self, scope: Scope, receive: Receive) -> bytes:
-        """Check a request and return its body. Convert the body of a URL-encoded form to JSON."""
+        """Check a request and return its body. A URL-encoded form is returned as JSON."""
         headers = MutableHeaders(scope=scope)
         # 1. Check the headers.
         media_type = headers.get("content-type", "").partition(";")[0].strip().lower()
@@ -160,11 +166,11 @@ class Guard:
         return form_as_json(body)
 
     def _check_headers(self, scope: Scope, headers: Headers, wanted: str, media_type: str) -> None:
-        """Raise HTTPException if the host, the media type or the origin of the page that sent the request is wrong."""
+        """Raise HTTPException if the host, the origin or the media type is wrong."""
         host = headers.get("host", "")
         if not self._is_ours(host):
             raise HTTPException(421, f"this server does not answer for the host {host!r:.80}")
-        # Requests with these methods change nothing, and browsers hide the answers from pages of other origins.
+        # These requests change nothing, and browsers hide their answers from pages of other origins.
         if scope["method"] in ("GET", "HEAD", "OPTIONS"):
             return
         ours = (f"http://{host}", f"https://{host}")

@@ -21,9 +21,9 @@ from nmt.translate.units import Translation, Unit
 
 
 class ParsedText(NamedTuple):
-    """The units of a text of a request, and a function that writes the text with their translations.
+    """The units of a text, and a function that writes the translated text.
 
-    The function takes the translations, and the rank of the hypothesis that is used from each translation.
+    `write` takes the translations of the units, and the rank of the hypotheses that it writes.
     """
 
     units: list[Unit]
@@ -31,29 +31,29 @@ class ParsedText(NamedTuple):
 
 
 class LibreTranslate:
-    """Endpoints whose requests and answers have the fields that LibreTranslate's clients expect."""
+    """The endpoints for clients of LibreTranslate."""
 
     def __init__(self, api: Api) -> None:
         self.api = api
 
     async def libre_translate(self, request: Request, body: schema.LibreRequest) -> schema.LibreAnswer:
-        """Translate, as LibreTranslate does; takes forms too."""
+        """Translate texts or HTML, as LibreTranslate does. You can also send a form."""
         model, detected = await self.api.choose(request, body)
         # 1. Parse the texts.
         texts = schema.as_list(body.q)
-        self.api.lines(texts)  # only to check the limits for the texts with their markup
+        self.api.lines(texts)  # only to check the limits of the texts with their markup
         if body.format == "html":
             parsed = await asyncio.to_thread(list, map(parse_html, texts))
         else:
             parsed = list(map(parse_lines, texts))
-        # 2. Translate the units of all texts together. The beam must be at least as wide as the number of hypotheses.
+        # 2. Translate the units of all texts together. The beam must have room for all hypotheses.
         n_best = 1 + body.alternatives
         beam = max(n_best, model.translator.options.beam)
         options = model.translator.with_options(n_best=n_best, beam=beam, scores=body.confidence)
         units = list(chain.from_iterable(text.units for text in parsed))
-        self.api.lines([unit.text for unit in units])  # only to check the limits for the units
+        self.api.lines([unit.text for unit in units])  # only to check the limits of the units
         translations = await self.api.translate(model, units, options) if units else []
-        # 3. Write each text. Each field has one value per text. A field that is not set is missing from the answer.
+        # 3. Write each text. Each field gets one value per text.
         fields = defaultdict[str, list[Any]](list, translatedText=[])
         for text, of_text in zip(parsed, grouped(translations, [len(text.units) for text in parsed]), strict=True):
             best, *alternatives = variants(text, of_text, n_best)
@@ -62,7 +62,7 @@ class LibreTranslate:
                 fields["alternatives"].append(alternatives)
             if body.confidence and body.format == "text":
                 fields["confidence"].append(confidence_of_text(model.translator, of_text))
-        # If `q` is a single text and not a list, each field of the answer is a single value, too.
+        # If `q` is a single text, each field has a single value instead of a list.
         single = {name: values[0] for name, values in fields.items()} if isinstance(body.q, str) else fields
         answer = schema.LibreAnswer(**single)
         if body.source == "auto":
@@ -70,7 +70,7 @@ class LibreTranslate:
         return answer
 
     async def detect(self, request: Request, body: schema.DetectRequest) -> list[schema.DetectedLanguage]:
-        """Which of the source languages a text is in, the most probable first; takes forms too."""
+        """Detect the language of a text. The most probable source language comes first. You can also send a form."""
         self.api.check_key(request, body.api_key)
         texts = schema.as_list(body.q)
         self.api.lines(texts)  # only to check the limits
@@ -78,8 +78,8 @@ class LibreTranslate:
         return [schema.DetectedLanguage(language=code, confidence=percent) for code, percent in detected.items()]
 
     async def languages(self) -> list[schema.Language]:
-        """The languages, and what each is translated to."""
-        # A language that is never a source language gets an empty list of targets.
+        """The languages, and those that each is translated to."""
+        # A language that is only a target gets an empty list.
         targets: dict[str, list[str]] = {}
         for model in self.api.served.models:
             targets.setdefault(model.base_source, []).append(model.base_target)
@@ -87,12 +87,12 @@ class LibreTranslate:
         return [schema.Language(code=code, name=name_of(code), targets=codes) for code, codes in targets.items()]
 
     async def health(self) -> schema.Health:
-        """Whether the server runs, and with which models."""
+        """Whether the server runs, and which models it uses."""
         return schema.Health(models=[model.health() for model in self.api.served.models])
 
 
 def confidence_of_text(translator: Translator, lines: Sequence[Translation]) -> float:
-    # The confidence is a mean over all words of the text, so that long lines count more than short lines.
+    # Average over all words of the text, so that long lines count more than short ones.
     words = [words_of(translator, line.hypotheses[0]) for line in lines]
     return confidence_of(list(chain.from_iterable(words)))
 
@@ -104,7 +104,7 @@ def parse_lines(text: str) -> ParsedText:
 
 
 def parse_html(text: str) -> ParsedText:
-    """Return the units of a fragment of HTML. Their tags are placed around the translations of the tagged words."""
+    """Return the units of an HTML fragment. Tags stay around the translations of their words."""
     parts = HTML.parse(text)
     return ParsedText(units_of(parts, HTML, number=1), partial(written, parts))
 
@@ -112,8 +112,7 @@ def parse_html(text: str) -> ParsedText:
 def variants(text: ParsedText, translations: Sequence[Translation], n: int) -> list[str]:
     """Return at most n translations of a text, the best first.
 
-    The first consists of the best hypothesis of each unit, the next of the second best. A text without units has one
-    translation.
+    The first uses the best hypothesis of each unit, the second uses the second best, and so on.
     """
     n_most = max((len(translation.hypotheses) for translation in translations), default=1)
     return [text.write(translations, rank) for rank in range(min(n, n_most))]

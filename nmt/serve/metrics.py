@@ -2,11 +2,11 @@
 
 from prometheus_client import CollectorRegistry, Gauge, Histogram
 
-LINES = [1, 2, 4, 8, 16, 32, 64, 128]  # upper bounds of the histogram buckets for the number of lines in a search
+LINES = [1, 2, 4, 8, 16, 32, 64, 128]  # bucket bounds of the histogram `batch_lines`
 
 
 class Metrics:
-    """The counts and times of one server. Each server has its own Prometheus registry."""
+    """The counts and times of one server, in a Prometheus registry of its own."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()

@@ -1,8 +1,6 @@
-"""Functions that load the models of a server, and a reloader that replaces models while the server runs.
+"""Functions and classes that load the models of a server, and reload them while the server runs.
 
-A request is answered by the model that is loaded when the request arrives. A new model is loaded in a thread while the
-old model still answers; then the new model replaces the old one. If the new model cannot be loaded, the old model stays
-and the log says why.
+The old model answers until the new one is loaded. If the new one cannot be loaded, the old one stays.
 """
 
 import asyncio
@@ -28,7 +26,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("nmt")
 
-COPIES = "nmt-serve"  # prefix of the names of the folders with copies of model files
+COPIES = "nmt-serve"  # prefix of the folders for copies of model files
 
 
 class LoadedModel(NamedTuple):
@@ -41,16 +39,16 @@ class LoadedModel(NamedTuple):
 def load_model(path: Path, load: Callable[[Path], Sequence[Translator]]) -> LoadedModel:
     """Load a model from a run, a model file or an export. `load` returns the translator of each direction.
 
-    The model file of a run, or a model file that is given itself, is copied first, and the model is loaded from the
-    copy. The torch engine, which explanations and streams need, loads its weights only on first use. Because the
-    torch engine reads the copy, it always has the same weights as the engine that translates, even if the model file
-    has been replaced or deleted since. Raises NmtError if the model cannot be loaded.
+    A model file is loaded from a copy. Explanations and streams load torch's weights only later, and the file itself
+    may have been replaced by then.
+
+    Raises NmtError if the model cannot be loaded.
     """
     if is_export(path):  # an export needs no copy, because the engine reads the whole export at once
         return LoadedModel(load(path), hash_file(path / "model.bin"))
-    # 1. Copy the file. The name of the folder has the id of this process, so that other servers do not delete it.
+    # 1. Copy the file. The folder's name has the id of this process, so that other servers do not delete it.
     file = model_file(path)
-    read_header(file)  # the message of an error names the user's file, not the copy
+    read_header(file)  # fails before the copy is made, so that the error names the user's file
     sweep_temps(Path(tempfile.gettempdir()), COPIES)  # deletes the copies of servers that were killed
     with contextlib.ExitStack() as stack:  # deletes the copy if the model cannot be loaded
         folder = tempfile.TemporaryDirectory(f"{TEMP_MARK}{os.getpid()}", f"{COPIES}{TEMP_MARK}")
@@ -66,9 +64,9 @@ def load_model(path: Path, load: Callable[[Path], Sequence[Translator]]) -> Load
 
 @dataclass(eq=False)
 class Reloader:
-    """Reloads the models and keys of an API. All methods must be called in the event loop.
+    """A reloader of the models and keys of an API. Its methods must be called in the event loop.
 
-    `paths` are the paths of the models of the API, in the same order. `load` is called in a thread.
+    `paths` has the path of each model, in the order of the API. `load` is called in a thread.
     """
 
     api: "Api"
@@ -89,7 +87,7 @@ class Reloader:
         self.task = asyncio.create_task(self._load_all(self.task))
 
     async def _load_all(self, previous: asyncio.Task[None] | None) -> None:
-        """Load all models when the `previous` task has ended. Files may have changed after that task read them."""
+        """Load all models after the `previous` task. Files may have changed since that task read them."""
         if previous:
             await previous
         for index, path in enumerate(self.paths):

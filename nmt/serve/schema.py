@@ -1,10 +1,10 @@
-"""Schemas of the bodies of requests and answers. The page /docs shows the descriptions of their fields."""
+"""Schemas of requests and answers. The page /docs shows the descriptions of their fields."""
 
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-MAX_BEAM = 16  # maximum beam size of a request; a wider beam would let one client occupy a model for a long time
+MAX_BEAM = 16  # maximum beam size of a request, so that no client occupies a model for long
 
 
 def without_surrogates(value: Any) -> Any:
@@ -31,7 +31,7 @@ def as_list(texts: str | list[str]) -> list[str]:
 
 
 class LibreRequest(BaseModel):
-    """A request of LibreTranslate's API; unknown fields are ignored."""
+    """A request of LibreTranslate's API. Unknown fields are ignored."""
 
     q: Texts
     source: Source
@@ -57,7 +57,7 @@ class DetectedLanguage(BaseModel):
     )
 
 
-# Fields that are None are omitted from the answer.
+# The answer of /translate. Fields that are None are left out.
 class LibreAnswer(BaseModel):
     translatedText: str | list[str]  # noqa: N815 - LibreTranslate's name
     alternatives: list[str] | list[list[str]] | None = None
@@ -65,7 +65,7 @@ class LibreAnswer(BaseModel):
     detectedLanguage: DetectedLanguage | None = None  # noqa: N815
 
 
-# The answer of /languages is a list of objects of this class.
+# An element of the answer of /languages.
 class Language(BaseModel):
     code: str
     name: str
@@ -73,7 +73,7 @@ class Language(BaseModel):
 
 
 class ModelHealth(BaseModel):
-    """Which model translates a pair of languages."""
+    """The model for a pair of languages."""
 
     source: str
     target: str
@@ -83,7 +83,7 @@ class ModelHealth(BaseModel):
 
 
 class Health(BaseModel):
-    """LibreTranslate's answer, and the models."""
+    """The status of the server, and its models."""
 
     status: str = "ok"
     models: list[ModelHealth]
@@ -93,17 +93,17 @@ class Health(BaseModel):
 
 
 class Search(BaseModel):
-    """Languages and search options of a request. A field that is left out takes the model's default."""
+    """Languages and search options of a request. Missing options have the model's defaults."""
 
     model_config = ConfigDict(extra="forbid")
 
     source: Source = "auto"
     target: Code | None = Field(None, description="Needed if several models are served.")
     api_key: Key = ""
-    # The fields below are options of `nmt.decode.options.SearchOptions`, which checks ranges that are not given here.
     prefix: Encodable | list[int] = Field(
         "", description="What the translation begins with, as text or tokens; for one line only."
     )
+    # `SearchOptions` has the fields below, too, and checks their ranges.
     beam: int | None = Field(None, ge=1, le=MAX_BEAM, description="Beam size; samples if `sample` is true.")
     alpha: float | None = Field(None, description="Strength of the length penalty.")
     sample: bool | None = Field(None, description="Draw translations at random.")
@@ -114,7 +114,7 @@ class Search(BaseModel):
 
 
 class TranslateRequest(Search):
-    """A request of our own API."""
+    """A request to /v1/translate."""
 
     q: Texts
     n_best: int = Field(1, ge=1, le=MAX_BEAM, description="Hypotheses per line, at most `beam`.")
@@ -124,7 +124,7 @@ class TranslateRequest(Search):
 
 
 class ExplainRequest(Search):
-    """One sentence to explain."""
+    """A sentence to explain."""
 
     q: Encodable = Field(description="One sentence.")
 
@@ -158,13 +158,13 @@ class ModelAnswer(BaseModel):
     target: str
     source_name: str
     target_name: str
-    # Below: the model's default search options, and facts that the translation page needs.
+    # The translation page sets its controls by the fields below.
     explains: bool = Field(description="Whether /v1/explain can look into it.")
     beam: int
     alpha: float
 
 
-# The answer of /v1/models. The translation page adapts its controls to it.
+# The answer of /v1/models.
 class ModelsAnswer(BaseModel):
     models: list[ModelAnswer]
     # The limits of one request.

@@ -1,4 +1,4 @@
-"""The models that answer requests, with methods that choose the model for a request and describe models."""
+"""The models that answer requests, and the choice of the model for a request."""
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -31,23 +31,20 @@ class ServedModel:
         data = translator.config.data
         self.source = language(data, "source") or UNKNOWN_LANGUAGE
         self.target = language(data, "target") or UNKNOWN_LANGUAGE
-        # A model is chosen by language alone, without region or script, so a request for pt-BR fits a model for pt.
+        # The choice of a model ignores region and script, so that a request for pt-BR fits a model for pt.
         self.base_source = base_language(self.source)
         self.base_target = base_language(self.target)
 
     def options(self, request: schema.Search) -> TranslationOptions:
-        """Return the search options of a request. Raises ConfigError if values are invalid or do not fit together."""
+        """Return the search options of a request. Raises ConfigError if they are invalid."""
         values = request.model_dump(include=set(TranslationOptions.model_fields), exclude_none=True)
-        # If the request sets no beam, sampling draws only as many translations as the answer has.
+        # By default, sampling draws only as many translations as the answer has.
         if values.get("sample"):
             values.setdefault("beam", values.get("n_best", 1))
         return self.translator.with_options(**values)
 
     def translates(self, source: str, target: str | None) -> bool:
-        """Return whether the model translates from `source` to `target`.
-
-        The source "auto" fits every source language, and the target None fits every target language.
-        """
+        """Return whether the model translates `source` to `target`. "auto" and None fit every language."""
         if target is not None and base_language(target) != self.base_target:
             return False
         return source == "auto" or base_language(source) == self.base_source
@@ -79,16 +76,15 @@ class ServedModels:
     """All models of a server, with at most one model for each pair of languages."""
 
     def __init__(self, loaded: Sequence[LoadedModel], max_waiting: int, on_batch: Callable[[int], None]) -> None:
-        """Create a batcher for each loaded model, with the arguments `max_waiting` and `on_batch`.
+        """Create a batcher for each loaded model. For `max_waiting` and `on_batch`, see `Batcher`.
 
         Raises InputError if two models translate the same pair of languages.
         """
         self.max_waiting = max_waiting
         self.on_batch = on_batch
-        # Each model has one thread. A reloaded model keeps the thread of the old model, because in a new thread, torch
-        # would compile its kernels again.
+        # Each model has one thread. A reloaded model keeps it, because torch compiles its kernels for each thread.
         self.threads = [ThreadPoolExecutor(1, "nmt model") for _ in loaded]
-        # For each loaded model, one served model per direction. The directions of a model share its engine and batcher.
+        # For each loaded model, one served model per direction.
         self.directions: list[list[ServedModel]] = [[] for _ in loaded]
         for index, model in enumerate(loaded):
             self.replace(index, model)
@@ -101,7 +97,7 @@ class ServedModels:
         engine = loaded.translators[0].engine  # all directions share this engine
         batcher = Batcher(engine, self.max_waiting, self.on_batch, self.threads[index])
         new_models = [ServedModel(translator, batcher, loaded.sha256) for translator in loaded.translators]
-        # Two models whose languages differ only in region or script count as the same pair.
+        # Two languages that differ only in region or script count as the same.
         others = chain.from_iterable(self.directions[:index] + self.directions[index + 1 :])
         for model, other in product(new_models, others):
             if other.translates(model.source, model.target):
@@ -117,31 +113,31 @@ class ServedModels:
         return sum(models[0].batcher.n_waiting() for models in self.directions)
 
     def pick(self, source: str, target: str | None, detected: Mapping[str, float] | None = None) -> ServedModel:
-        """Return the model for a language pair. Raises HTTPException 400 unless exactly one model fits.
+        """Return the model for a language pair.
 
-        If the source is "auto", `detected` may have the probabilities of the source languages of all models. If a
-        target is given, too, the result is the model that fits the target and has the most probable source language.
+        `detected` has the probability of each source language. If several models fit the source "auto" and a target,
+        the most probable source decides.
+
+        Raises HTTPException 400 if no model fits, or several do.
         """
         candidates = [model for model in self.models if model.translates(source, target)]
-        # Models with the same target have different sources, so the most probable source identifies one model.
+        # Models with the same target have different sources, so this leaves one model.
         if candidates and target is not None and detected:
             candidates = [max(candidates, key=lambda model: detected[model.base_source])]
         if len(candidates) == 1:
             return candidates[0]
-        # Say what would fit.
         problem = "several models fit" if candidates else f"no model translates {source:.20} to {target or 'any'}"
         pairs = ", ".join(f"{model.source} to {model.target}" for model in self.models)
         raise HTTPException(400, f"{problem}; this server translates {pairs}")
 
     def detect(self, texts: Sequence[str]) -> dict[str, float]:
-        """Return the probability of each source language, in percent, if the texts are in a source language.
+        """Return the probability of each source language in percent, the most probable first.
 
-        The most probable language comes first. The first call loads the language identifier, which takes half a second.
+        The first call takes half a second, because it loads the language identifier.
         """
-        # 1. Compute the probabilities of all languages that can be identified, also of languages without a model.
+        # 1. Compute the probabilities of all languages that can be identified.
         known = probabilities("\n".join(texts))
-        # 2. Select the source languages of the models. A small constant is added to each probability, so that the sum
-        # of all is above 0.
+        # 2. Select the source languages of the models. The small constant keeps the sum above 0.
         weights = {}
         for model in self.models:
             weights[model.base_source] = known.get(two_letters(model.base_source), 0.0) + 1e-9

@@ -1,9 +1,8 @@
-"""The HTTP server: uvicorn with additional time limits for clients and a limit on the number of connections.
+"""The HTTP server: uvicorn, with more time limits and a maximum number of connections.
 
-uvicorn limits only the time between an answer and the first byte of the next request. This server also closes a
-connection if its client takes too long to send the headers of a request or to read an answer. `Guard` limits the time
-to send a body. If there are too many connections, a new connection is accepted, and the connection that has waited
-longest for its client is closed. There is no limit per address, because all clients behind a proxy share one address.
+A connection is closed if its client takes too long to send the headers of a request or to read an answer. If there are
+too many connections, the one that has waited longest for its client is closed. There is no limit per address, because
+all clients behind a proxy share one address.
 """
 
 import asyncio
@@ -21,7 +20,7 @@ from nmt.serve.guard import Guard, Limits
 
 BACKLOG = 2048  # maximum number of connections that wait to be accepted
 ACCEPTED_AT_ONCE = 8  # maximum number of connections that asyncio accepts in one turn of the event loop
-PROGRESS_BYTES = 65_536  # a client must read this many bytes of an answer within `Limits.stall_s` to stay connected
+PROGRESS_BYTES = 65_536  # a client must read this many bytes of an answer within `Limits.stall_s` seconds
 
 
 class Connection(H11Protocol):
@@ -33,20 +32,17 @@ class Connection(H11Protocol):
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
         self.limits: Limits = self.config.app.limits
-        # The current phase of the connection and the time when it began, see `check_time`.
+        # The current phase of the connection, see `check_time`, and the time when it began.
         self.phase: tuple[Any, bool, int] = (None, True, 0)
         self.since = self.loop.time()
         if len(self.connections) > self.limits.n_connections:
-            # Close the connection that has waited longest for its client. At least the new connection is waiting.
+            # Close the connection that has waited longest for its client. The new connection is one of these.
             waiting = [connection for connection in self.connections if not connection.is_answered]
             min(waiting, key=lambda connection: connection.since).abort()
 
     @property
     def is_answered(self) -> bool:
-        """Return whether the server has to act next: a part of the answer is due, and the client has read the rest.
-
-        Otherwise, the server waits for the client.
-        """
+        """Return whether the server has to act next. Otherwise, it waits for the client."""
         is_due = self.cycle is not None and not self.cycle.more_body and not self.cycle.response_complete
         return is_due and not self.transport.get_write_buffer_size()
 
@@ -62,7 +58,7 @@ class Connection(H11Protocol):
             self.abort()
 
     def abort(self) -> None:
-        """Close the connection at once, even if the client has not read all data that was sent."""
+        """Close the connection at once, and drop the data that the client has not read."""
         self.connections.discard(self)
         self.transport.abort()
 
@@ -74,20 +70,19 @@ def bind(host: str, port: int) -> socket.socket:
     except (OSError, TypeError, UnicodeError) as error:  # TypeError, UnicodeError: the name is too long or not UTF-8
         reason = getattr(error, "strerror", "it is no name of a host")
         raise InputError(f"cannot listen on {host} port {port}: {reason}", hint="use another --port") from error
-    # Connections inherit TCP_NODELAY and SO_SNDBUF from this socket. asyncio does not set TCP_NODELAY on connections to
-    # a socket of `create_server`. Without TCP_NODELAY, the body of an answer, which is sent after the headers, would
-    # wait some 40 ms for the client's delayed acknowledgment.
+    # Connections inherit both options from this socket. Without TCP_NODELAY, the body of an answer would wait some
+    # 40 ms until the client acknowledges the headers.
     listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    # Linux accepts new data only when a third of the send buffer is free. A slow client would take so long to
-    # read a third of a large buffer that the client would seem to stall.
+    # Linux accepts new data only when a third of the send buffer is free. With a large buffer, a slow client would seem
+    # to stall.
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, PROGRESS_BYTES)
     return listening
 
 
 class Server(uvicorn.Server):
-    """uvicorn's server, changed in two ways.
+    """uvicorn's server with two changes.
 
-    The server calls `on_start` when it is ready. Before the server stops, it reads the requests that have arrived.
+    It calls `on_start` when it is ready. Before it stops, it reads the requests that have arrived.
     """
 
     def __init__(self, config: uvicorn.Config, on_start: Callable[[], None]) -> None:
@@ -97,7 +92,7 @@ class Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         for one in sockets or []:
-            one.listen(BACKLOG)  # asyncio, which uses the same argument for both numbers, has set `ACCEPTED_AT_ONCE`
+            one.listen(BACKLOG)  # asyncio has set the backlog to `ACCEPTED_AT_ONCE`
         self.on_start()
 
     async def on_tick(self, counter: int) -> bool:
@@ -106,17 +101,17 @@ class Server(uvicorn.Server):
         return await super().on_tick(counter)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        # uvicorn would close connections whose request is still in the socket's buffer. Wait first, because accepting a
-        # connection and reading its request take several turns of the event loop.
+        # uvicorn would close connections without reading requests that have arrived. Reading them takes several turns
+        # of the event loop.
         for _ in range(10):
             await asyncio.sleep(0.01)
         await super().shutdown(sockets)
 
 
 def new_server(app: Guard, on_start: Callable[[], None]) -> Server:
-    """Create a server. On SIGTERM or Ctrl-C, the server answers the requests that it has received, then stops.
+    """Create a server. On SIGTERM or Ctrl-C, it answers the requests that have arrived, then stops.
 
-    `on_start` is called as soon as the server accepts connections and handles signals.
+    `on_start` is called when the server accepts connections and handles signals.
     """
     limits = app.limits
     config = uvicorn.Config(

@@ -1,9 +1,8 @@
 """Long jobs that work in turns, so that other jobs can use the model in between.
 
-A long job has a thread of its own, but works only during its turns. During a turn, the model's thread waits in
-`take_turn`. The turn ends when the job first calls `check` after `TURN_S`, or when the job ends. So only one job at a
-time uses the model, and a job can pause wherever it calls `check`, even in the middle of a search. `EngineInParts`
-splits the work of an engine into parts and calls `check` after each part, so that no turn is much longer than `TURN_S`.
+A long job has its own thread. During a turn, the model's thread waits in `take_turn`, so that only the job uses the
+model. The turn ends when the job calls `check` after `TURN_S` seconds, even in the middle of a search. `EngineInParts`
+splits the work of an engine into small parts and calls `check` after each part.
 """
 
 import asyncio
@@ -24,31 +23,29 @@ from nmt.decode.options import Engine, NBest, RunningSearch, SearchOptions, Sear
 from nmt.documents.markup import between_segments
 from nmt.translate.translator import Translator
 
-TURN_S = 0.02  # a turn ends at the first `check` after this time, in seconds
-LEAST_ITEMS = 4  # minimum number of sentences or pairs in a part; in smaller parts, some cores would have no work
+TURN_S = 0.02  # seconds after which the next `check` ends a turn
+LEAST_ITEMS = 4  # minimum number of sentences or pairs in a part, so that all cores have work
 
-# The threads of all long jobs. A thread is kept for later jobs, because torch compiles its kernels again in a new
-# thread, which takes a second. The limit of 10,000 threads is never reached, because `nmt.serve.batcher` starts only a
-# few long jobs at a time.
+# The threads of all long jobs. They are used again, because torch takes a second to compile its kernels in a new
+# thread. The limit of 10,000 is never reached.
 THREADS = ThreadPoolExecutor(10_000, "nmt long job")
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
-Check = Callable[[], None]  # pauses a job whose turn is over; raises AbandonedError if no client waits for the job
+Check = Callable[[], None]  # waits if the job's turn is over; raises AbandonedError if its client has left
 
 
 class AbandonedError(Exception):
-    """No client waits for the result of this job any more."""
+    """No client waits for the result any more."""
 
 
 class LongJob:
     """A function that works in turns. The function gets a `Check`, which it must call every few milliseconds."""
 
     def __init__(self, function: Callable[[Check], Any], done: asyncio.Future[Any]) -> None:
-        """Create a job that has not started.
+        """Create a job. The caller of `take_turn` must set the result of `done`.
 
-        If `done` is canceled, the job ends at its next `check`. The caller of `take_turn` must set the result of
-        `done`.
+        If `done` is canceled, the job ends at its next `check`.
         """
         self.function = function
         self.done = done
@@ -58,10 +55,7 @@ class LongJob:
         self._turn_ends = threading.Semaphore(0)
 
     def take_turn(self) -> Future[Any]:
-        """Let the function work until the turn is over or the function ends. Return the function's future.
-
-        The future is done if the function has ended.
-        """
+        """Let the function work for one turn. Return its future, which is done if the function has ended."""
         self._turn_until = time.monotonic() + TURN_S
         if self.work is None:
             self.work = THREADS.submit(Context().run, self._work)
@@ -72,7 +66,7 @@ class LongJob:
         return self.work
 
     def abandon(self) -> None:
-        """Cancel the result of a job that gets no further turn, and wake its thread, so that the thread ends."""
+        """Cancel the job, and wake its thread so that the thread ends."""
         self.done.cancel()
         self._turn_begins.release()
 
@@ -90,9 +84,9 @@ class LongJob:
 
 
 def in_parts(translator: Translator, check: Check) -> Translator:
-    """Return a copy of a translator for a long job. The engine of the copy calls `check` about every `TURN_S`.
+    """Return a copy of a translator. Its engine calls `check` about every `TURN_S` seconds.
 
-    Parsers and writers of documents that run in the job's context call `check`, too.
+    Parsers and writers of documents in the same job call `check`, too.
     """
     between_segments.set(check)
     changed = copy.copy(translator)
@@ -102,7 +96,7 @@ def in_parts(translator: Translator, check: Check) -> Translator:
 
 @dataclass
 class EngineInParts:
-    """An `Engine` that splits the work of another engine into parts of about `TURN_S` and calls `check` after each."""
+    """An engine that works in parts of about `TURN_S` seconds. It calls `check` after each part."""
 
     engine: Engine
     check: Check
@@ -122,7 +116,7 @@ class EngineInParts:
         batch_size: int,
         watch: WatchStep | None = None,
     ) -> RunningSearch:
-        """Return a search that runs in parts, in its method `result`. A search with `watch` is not split into parts."""
+        """Return a search that works in parts when `result` is called."""
         # A watched search must show all lines at each step, so it runs as a whole. `watch` itself calls `check`.
         if watch:
             return self.engine.start(requests, options, batch_size=batch_size, watch=watch)
@@ -152,12 +146,12 @@ class EngineInParts:
     def in_parts(
         self, items: Sequence[Item], lengths: Sequence[int], work: Callable[[list[Item]], list[Result]]
     ) -> list[Result]:
-        """Call `work` with parts of the items, and `check` after each part. Return one result per item, in order.
+        """Call `work` on parts of the items, and `check` after each part. Return one result per item, in order.
 
         `lengths` has the number of tokens of each item.
         """
         results: dict[int, Result] = {}
-        # Sort the items by length, the longest first, because a batch of similar lengths has little padding.
+        # Sort the items, because a batch of similar lengths needs little padding.
         order = sorted(range(len(items)), key=lengths.__getitem__, reverse=True)
         n_items = LEAST_ITEMS
         while order:
@@ -166,13 +160,13 @@ class EngineInParts:
             started = time.monotonic()
             results |= zip(part, work([items[i] for i in part]), strict=True)
             seconds = max(time.monotonic() - started, 1e-4)
-            # At the speed of this part, the next part takes `TURN_S`.
+            # Choose the size of the next part so that it takes about `TURN_S` seconds.
             n_items = max(LEAST_ITEMS, int(len(part) * TURN_S / seconds))
             self.check()
         return [results[i] for i in range(len(items))]
 
 
 class SearchInParts(NamedTuple):
-    """A `RunningSearch` that runs in parts, in its method `result`."""
+    """A `RunningSearch` that works in parts when `result` is called."""
 
     result: Callable[[], list[NBest]]

@@ -20,7 +20,7 @@ from nmt.translate.units import Translation, Unit
 
 
 class V1:
-    """The endpoints below /v1, and the endpoint /explain, which returns a page."""
+    """The endpoints under /v1, and the page /explain."""
 
     def __init__(self, api: Api) -> None:
         self.api = api
@@ -37,7 +37,7 @@ class V1:
         )
 
     async def translate(self, request: Request, body: schema.TranslateRequest) -> Any:
-        """Translate with n-best lists, scores and pieces; with `stream`, show the translation as it grows."""
+        """Translate with n-best lists, scores and pieces. With `stream`, you see the translation grow."""
         model, _ = await self.api.choose(request, body)
         options = model.options(body)
         lines = self.api.lines(schema.as_list(body.q))
@@ -52,8 +52,7 @@ class V1:
     def stream(self, model: ServedModel, units: list[Unit], options: TranslationOptions) -> AsyncIterator[str]:
         """Queue a translation and return its server-sent events.
 
-        An async generator would queue the request only when the response has started. This function queues the request
-        at once, so that a full queue raises QueueFullError before the response starts.
+        This is not an async generator, because QueueFullError must be raised before the response starts.
         """
         loop = asyncio.get_running_loop()
         shown: asyncio.Queue[str] = asyncio.Queue()  # "partial" events; the empty string marks the end
@@ -61,7 +60,7 @@ class V1:
 
         def show(new_texts: list[str]) -> None:
             for line, text in enumerate(new_texts):
-                if text != texts[line]:  # send no event for an unchanged line: most steps of a search change few lines
+                if text != texts[line]:  # most steps of a search change only a few lines
                     texts[line] = text
                     partial = event("partial", {"line": line, "text": text})
                     loop.call_soon_threadsafe(shown.put_nowait, partial)
@@ -87,17 +86,17 @@ class V1:
         return events()
 
     async def explain(self, request: Request, body: schema.ExplainRequest) -> Response:
-        """Look into the translation of one sentence: alternatives of each piece, attention, the tree of the search."""
+        """Look into the translation of one sentence: alternatives of each piece, attention, and the search tree."""
         return await self.explained(request, body, outline_answer)
 
     async def explain_page(self, request: Request, body: schema.ExplainRequest) -> Response:
-        """The page that `nmt explain` writes; takes forms too."""
+        """Return the page that `nmt explain` writes. The request may be a form."""
         return await self.explained(request, body, page_answer)
 
     async def explained(
         self, request: Request, body: schema.ExplainRequest, function: Callable[..., Response]
     ) -> Response:
-        """Call `function` as a long job, with the arguments of `insight.explain.explain`, and return the response."""
+        """Call `function` as a long job. It takes the arguments of `insight.explain.explain`."""
         model, _ = await self.api.choose(request, body)
         options = model.options(body)
         self.api.lines([body.q])  # only to check the limits
@@ -124,7 +123,7 @@ def page_answer(*args: Any, **settings: Any) -> Response:
 
 
 def as_answer(model: ServedModel, translations: list[Translation]) -> schema.TranslateAnswer:
-    # With `from_attributes`, pydantic reads the fields of the translation and of its hypotheses.
+    # `from_attributes` lets pydantic read the attributes of the translation and its hypotheses.
     lines = [schema.LineAnswer.model_validate(line, from_attributes=True) for line in translations]
     return schema.TranslateAnswer(source=model.source, target=model.target, translations=lines)
 

@@ -1,9 +1,8 @@
-"""Padded batches of token ids: how pairs are grouped, get special ids, and are ordered in an epoch.
+"""Padded batches of token ids, in a reproducible random order.
 
-An epoch is a random order of pairs, split into pools. Only one pool is in memory at a time. The pairs of the pool are
-sorted by length and grouped into batches, and the batches are shuffled. The order of the batches depends only on the
-seed, the epoch and the number of the pool, so training resumes without saved state. This module does not depend on
-models.
+An epoch is a random order of pairs, split into pools. Only one pool is in memory at a time. Within a pool, pairs of
+similar length form a batch, and the batches are shuffled. Their order depends only on the seed, the epoch and the
+number of the pool. So training resumes without saved state.
 """
 
 import functools
@@ -23,16 +22,16 @@ from nmt.text.corpus_files import Pairs, RaggedArray
 from nmt.text.permutation import Mixture, shuffled
 
 POOL_PAIRS = 100_000  # maximum number of pairs in a pool
-N_COST_GROUPS = 12  # number of groups into which `shuffle_batches` divides the steps by cost
+N_COST_GROUPS = 12  # number of groups of steps with similar cost, see `shuffle_batches`
 
 
 class Pool(NamedTuple):
-    """A part of an epoch: the pairs of this part, and how these pairs are grouped into batches."""
+    """A part of an epoch: some pairs, grouped into batches."""
 
     pairs: NDArray[np.int64]  # index of each pair in the corpus
     source: RaggedArray  # token ids of each pair's source
     target: RaggedArray  # token ids of each pair's target
-    batches: list[list[int]]  # the pairs of each batch, as indices into `pairs`; batches are not shuffled yet
+    batches: list[list[int]]  # the pairs of each batch, as indices into `pairs`; not shuffled yet
 
 
 @dataclass(frozen=True)
@@ -55,10 +54,10 @@ class Batch:
         return self.src.numel() + self.tgt_out.numel()
 
     def split(self, n: int) -> list["Batch"]:
-        """Split into n batches of pairs of similar length, so that the largest batch has as few positions as possible.
+        """Split into n batches of pairs of similar length. The largest batch is as small as possible.
 
-        If fewer than n batches suffice (for example, if there are fewer than n pairs), dummy batches are added. A dummy
-        batch contains one pair whose labels are all PAD, so its loss is 0.
+        If fewer than n batches suffice, dummy batches are added. The labels of a dummy batch are all PAD, so its loss
+        is 0.
         """
         if n == 1:
             return [self]
@@ -71,9 +70,9 @@ class Batch:
         return parts + [dummy] * (n - len(parts))
 
     def cut(self, max_positions: int) -> list["Batch"]:
-        """Sort the pairs by length, and split them into as few batches of at most `max_positions` as possible.
+        """Sort the pairs by length, and split them into few batches of at most `max_positions` positions.
 
-        A pair over this limit gets its own batch. If the whole batch is within the limit, it is returned unchanged.
+        A pair over this limit gets its own batch. A batch within the limit is returned unchanged.
         """
         if self.n_positions <= max_positions:
             return [self]
@@ -89,11 +88,12 @@ class Batch:
     def _by_length(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Sort the pairs by the length of their longer side.
 
-        Returns the source and target lengths of the sorted pairs, an array of shape (B, 2), and the row of each sorted
-        pair in this batch, an array of shape (B,).
+        Returns:
+            the source and target lengths of the sorted pairs, shape (B, 2).
+            the row of each sorted pair in this batch, shape (B,).
         """
-        n_source = (self.src != PAD).sum(1)  # (B,)
-        n_target = (self.tgt_out != PAD).sum(1)  # (B,)
+        n_source = (self.src != PAD).sum(1)
+        n_target = (self.tgt_out != PAD).sum(1)
         lengths = torch.stack([n_source, n_target], 1).numpy()  # (B, 2)
         rows = lengths.max(1).argsort(kind="stable")
         return lengths[rows], rows
@@ -116,24 +116,26 @@ def pad_source(sequences: Sequence[Sequence[int]]) -> Tensor:
 
 
 def collate(source: Sequence[list[int]], target: Sequence[list[int]], lines: Sequence[int]) -> Batch:
-    """Add special ids to pairs of token ids, and pad them. No other function adds special ids to training pairs."""
+    """Add special ids to pairs of token ids, and pad them."""
     tgt_in = pad([[BOS, *ids] for ids in target])
     tgt_out = pad([[*ids, EOS] for ids in target])
     return Batch(pad_source(source), tgt_in, tgt_out, list(lines))
 
 
 def slices_within(lengths: NDArray[np.int64], max_positions: int) -> list[slice]:
-    """Split pairs that are sorted by length into as few batches of consecutive pairs as possible.
+    """Split pairs into as few batches of consecutive pairs as possible. Returns a slice for each batch.
 
-    Each row of `lengths` contains the source and the target length of a pair. A batch has at most `max_positions`
-    positions on both sides together, padding included. A pair over this limit gets its own batch. Returns a slice for
-    each batch.
+    A pair over `max_positions` gets its own batch.
+
+    Args:
+        lengths: source and target length of each pair, sorted by the longer side, shape (B, 2).
+        max_positions: maximum number of positions of a batch: both sides, padding included.
     """
     slices = []
     start = 0
     while start < len(lengths):
-        # Element i of both arrays describes a batch of the next i + 1 pairs: the length of its longest source plus the
-        # length of its longest target, and the number of its positions.
+        # Element i of both arrays describes a batch of the next i + 1 pairs. `longest` is the length of its longest
+        # source plus that of its longest target.
         longest = np.maximum.accumulate(lengths[start:]).sum(1)
         n_positions = longest * np.arange(1, len(longest) + 1)
         end = start + max(int(n_positions.searchsorted(max_positions, "right")), 1)
@@ -143,15 +145,14 @@ def slices_within(lengths: NDArray[np.int64], max_positions: int) -> list[slice]
 
 
 def cut_batches(lengths: Sequence[tuple[int, int]] | NDArray[np.int64], batch_tokens: int) -> list[list[int]]:
-    """Group pairs into batches in which (longest side + 1) * number of pairs is at most `batch_tokens`.
+    """Group pairs into batches of at most `batch_tokens` tokens. Returns the indices of the pairs in each batch.
 
-    Each row of `lengths` contains the source and the target length of a pair. Pairs are sorted by the length of their
-    longer side. Pairs with the same length of the longer side are sorted by source minus target length: in ascending
-    order if the length of the longer side is odd, else in descending order. So neighbors have similar lengths on both
-    sides, even where the length of the longer side changes. A pair that alone exceeds `batch_tokens` gets its own
-    batch. Returns the indices of the pairs in each batch.
+    A batch counts as (length of its longest side + 1) * number of pairs. A pair over the limit gets its own batch. Each
+    row of `lengths` has the source and the target length of a pair.
     """
     source, target = np.reshape(lengths, (-1, 2)).T
+    # Sort by the longer side, then by source minus target: ascending and descending in turns. So neighbors have similar
+    # lengths on both sides.
     longest = np.maximum(source, target)
     alternating = (source - target) * np.where(longest % 2, 1, -1)
     order = np.lexsort((alternating, longest))  # np.lexsort sorts by the last key first
@@ -164,7 +165,7 @@ def cut_batches(lengths: Sequence[tuple[int, int]] | NDArray[np.int64], batch_to
 
 
 def pair_batches(source: Sequence[list[int]], target: Sequence[list[int]], batch_tokens: int) -> Iterator[Batch]:
-    """Yield all pairs in batches that `cut_batches` forms. `Batch.lines` has the index of each pair."""
+    """Yield all pairs in batches. `Batch.lines` has the index of each pair."""
     lengths = [(len(s), len(t)) for s, t in zip(source, target, strict=True)]
     for indices in cut_batches(lengths, batch_tokens):
         yield collate([source[i] for i in indices], [target[i] for i in indices], indices)
@@ -172,15 +173,15 @@ def pair_batches(source: Sequence[list[int]], target: Sequence[list[int]], batch
 
 @dataclass(eq=False)
 class TrainingData:
-    """The training pairs, and their batches in each epoch, in a reproducible order."""
+    """The training pairs, and their batches in each epoch."""
 
     pairs: Pairs  # the pairs that are left after filtering
     ids: tuple[RaggedArray, RaggedArray]  # source and target token ids
     _: KW_ONLY
     batch_tokens: int  # maximum size of a batch, see `cut_batches`
-    seed: int  # the seed and the number of an epoch determine the order of its batches
+    seed: int  # seed of the order of pairs and batches
     accumulate: int = 1  # number of batches per optimizer step
-    mixture: Mixture | None = None  # mixing ratio of the corpora in `pairs`; if None, an epoch has each pair once
+    mixture: Mixture | None = None  # mixing ratio of the corpora; if None, an epoch has each pair once
 
     @property
     def n_epoch_pairs(self) -> int:
@@ -199,7 +200,7 @@ class TrainingData:
         for number, pool in enumerate(self._pools(epoch)):
             lengths = pool.target.lengths
             costs = np.array([lengths[batch].sum() for batch in pool.batches])
-            n_open = -n_before % self.accumulate  # number of batches that complete the last step of the previous pool
+            n_open = -n_before % self.accumulate  # number of batches that the previous pool's last step still needs
             order = shuffle_batches(costs, self.accumulate, n_open, seed_of(self.seed, epoch, number))
             for i in order[first:]:
                 batch = pool.batches[i]
@@ -222,17 +223,20 @@ class TrainingData:
 
 
 def shuffle_batches(costs: NDArray[np.int64], accumulate: int, n_open: int, seed: int) -> list[int]:
-    """Shuffle the batches of a pool so that the batches of each optimizer step have similar costs.
+    """Shuffle the batches of a pool. Returns the indices of the batches in their new order.
 
-    `costs` has the number of target tokens of each batch. Similar costs save time, because all ranks wait for the rank
-    with the most expensive micro-batch. Short and long sentences have different gradients, so every part of the pool
-    should have steps of all costs: the steps form `N_COST_GROUPS` groups by cost, and each group is spread evenly over
-    the pool. The first `n_open` batches complete the last step of the previous pool. Returns the indices of the batches
-    in their new order.
+    The batches of an optimizer step have similar costs, because all ranks wait for the slowest one. Steps of all costs
+    are spread evenly over the pool, because short and long sentences have different gradients.
+
+    Args:
+        costs: number of target tokens of each batch.
+        accumulate: number of batches per step.
+        n_open: number of batches that complete the last step of the previous pool. They come first.
+        seed: seed of the random order.
     """
     generator = torch.Generator().manual_seed(seed)
 
-    # 1. Sort the batches by cost, with some noise, so that steps do not combine the same batches in every epoch.
+    # 1. Sort the batches by cost. Noise makes the steps of each epoch different.
     rank = torch.from_numpy(costs.argsort(kind="stable").argsort())
     noise = N_COST_GROUPS * torch.rand(len(rank), generator=generator)
     by_cost = (rank + noise).argsort(stable=True)
@@ -242,8 +246,7 @@ def shuffle_batches(costs: NDArray[np.int64], accumulate: int, n_open: int, seed
     stop = n_open + n_steps * accumulate
     steps = by_cost[n_open:stop].view(n_steps, accumulate)
 
-    # 3. Spread each group evenly: divide the pool into as many equal parts as the group has steps, and put one step of
-    # the group into each part.
+    # 3. Group the steps by cost. Divide the pool into as many parts as the group has steps, and put one step into each.
     position = torch.empty(n_steps)  # position of each step in the pool, 0-1
     for group in torch.arange(n_steps).tensor_split(N_COST_GROUPS):
         n = len(group)

@@ -1,10 +1,9 @@
-"""Headlines: lines in CAPITALS or in Title Case are translated in sentence case, because models rarely saw headlines.
+"""Headlines: lines in CAPITALS or in Title Case are translated in sentence case, which models know better.
 
     EIN MANN IM SCHNEE  ->  Ein Mann im Schnee  ->  A man in the snow  ->  A MAN IN THE SNOW
 
-The usual case of a word is taken to be the case in which the tokenizer splits the word into the fewest pieces (compare
-Lita et al. 2003, "tRuEcasIng"). Each word of a headline gets its usual case, so names and German nouns keep their
-capitals. If the model knows only lower case, all words get lower case. Text in a script without case stays unchanged.
+Each word gets its usual case, so names and German nouns keep their capitals (compare Lita et al. 2003, "tRuEcasIng").
+In its usual case, a word has the fewest pieces.
 """
 
 from collections.abc import Callable
@@ -17,29 +16,29 @@ from nmt.text.tokenizer import Tokenizer
 from nmt.text.words import CASED_WORD, SENTENCE_START
 
 CAPITALS = 0.9  # minimum share of capitals among the letters of a headline in CAPITALS, 0-1
-# A text is a title if at least this many of its words after the first begin with a capital, although their usual case
-# is lower case. If all words of the text begin with a capital, one word fewer suffices.
+# In a title, at least this many words begin with a capital but are usually in lower case. The first word does not
+# count. If all words begin with a capital, one word fewer suffices.
 EVIDENCE = 3
-SHORT_IN_TITLE = 3  # maximum length, in letters, of a word that may be in lower case in a title
+SHORT_IN_TITLE = 3  # words of at most this many letters may be in lower case in a title
 HEADLINE_WORD = regex.compile(CASED_WORD)
 BEFORE_SENTENCE = regex.compile(SENTENCE_START)
 
-Style = Callable[[str], str]  # a function that returns a translation in the case of its source
+Style = Callable[[str], str]  # a function that gives a translation the case of its source
 
 
 def as_read(source: str, tokenizer: Tokenizer) -> tuple[str, Style]:
-    """Return a text in the form that a model should read, and a function that sets the case of the translation.
+    """Return a text as the model should read it, and a function that sets the case of the translation.
 
-    The returned text has as many characters as `source`.
+    The text keeps its length.
     """
     text, style = in_sentence_case(source, tokenizer)
     return tokenizer.with_known_characters(text), style
 
 
 def in_sentence_case(source: str, tokenizer: Tokenizer) -> tuple[str, Style]:
-    """Return a headline in sentence case, and a function that gives the translation the case of the headline.
+    """Return a headline in sentence case, and a function that sets the case of the translation.
 
-    If `source` is no headline, it is returned unchanged, with a function that changes nothing.
+    A text that is no headline stays unchanged, and so does its translation.
     """
     tag, text = tokenizer.split_tag(source)
     # A headline in CAPITALS has several words, and few letters in lower case.
@@ -57,7 +56,7 @@ def is_title(words: list[str], tokenizer: Tokenizer) -> bool:
     long_words = [word for word in words if len(word) > SHORT_IN_TITLE]
     if not words or any(word[0].islower() for word in long_words):
         return False
-    # German nouns always begin with a capital, so only words whose usual case is lower case are evidence.
+    # German nouns always begin with a capital. So count only words that are usually in lower case.
     evidence = int(all(word[0].isupper() for word in words))
     for word in words[1:]:
         if word[1:].islower() and n_pieces(word.lower(), tokenizer) == 1 < n_pieces(word, tokenizer):
@@ -66,7 +65,7 @@ def is_title(words: list[str], tokenizer: Tokenizer) -> bool:
 
 
 def n_pieces(word: str, tokenizer: Tokenizer) -> int:
-    """Return the number of pieces of a word; if a letter has no piece, add the length of the word as a penalty."""
+    """Return the number of pieces of a word. If a letter has no piece, the word's length is added as a penalty."""
     pieces = tokenizer.segmented(word)
     is_unknown = any(NO_PIECE.fullmatch(piece) for piece in pieces)
     return len(pieces) + (len(word) if is_unknown else 0)
@@ -75,8 +74,7 @@ def n_pieces(word: str, tokenizer: Tokenizer) -> int:
 def recased(text: str, tokenizer: Tokenizer, *, title: bool = False) -> str:
     """Return a headline with each word in its usual case.
 
-    `title` is true for a headline in Title Case. In such a headline, words in CAPITALS are acronyms, so they stay
-    unchanged.
+    In Title Case (`title`), words in CAPITALS are acronyms and stay unchanged.
     """
 
     def usual(match: regex.Match[str]) -> str:
@@ -84,8 +82,7 @@ def recased(text: str, tokenizer: Tokenizer, *, title: bool = False) -> str:
         is_acronym = title and len(word) > 1 and word.isupper()
         lower = word.replace("İ", "i").lower()
         capitalized = capwords(lower, "-")
-        # Some letters become two letters in another case. A word with such a letter stays unchanged, so that the text
-        # keeps its length.
+        # The text must keep its length, but some letters become two letters in another case.
         is_longer = len(lower) != len(word) or len(capitalized) != len(word)
         if is_acronym or is_longer:
             return word

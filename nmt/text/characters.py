@@ -1,4 +1,4 @@
-"""The characters that a model can read through its tokenizer, and the replacements of all other characters."""
+"""The characters that a model can read, and replacements of other characters."""
 
 import codecs
 import re
@@ -12,11 +12,10 @@ from numpy.typing import NDArray
 
 NO_PIECE = re.compile("<unk>|<0x..>")
 BYTE = re.compile("<0x[0-9A-F]{2}>")
-SPECIAL = re.compile("<.+>|>>.+<<|⟦.+⟧")  # special pieces; a model need not know the single characters of such a piece
-MIN_OCCURRENCES = 2  # minimum number of times that byte pieces must spell a character for it to be learned
-COUNTED_IDS = 10_000_000  # number of token ids that are searched for byte pieces at once; limits memory
-# Unicode's kinds of decompositions that keep the meaning of a character. Other kinds change the meaning: a trade mark
-# sign is not the word "TM", and a raised 2 is a footnote mark, not the number 2.
+SPECIAL = re.compile("<.+>|>>.+<<|⟦.+⟧")  # special pieces; their single characters may be unknown
+MIN_OCCURRENCES = 2  # a character in byte pieces is learned if it occurs at least this often
+COUNTED_IDS = 10_000_000  # number of token ids that are read at once; limits memory
+# Unicode's decompositions that keep the meaning of a character. Others change it: a raised 2 is not the number 2.
 SAME_MEANING = ("compat", "wide", "narrow", "font", "square", "vertical", "initial", "medial", "final", "isolated")
 
 
@@ -34,7 +33,7 @@ class KnownCharacters:
 
         Args:
             pieces: the vocabulary.
-            learned: characters that are in no piece but were learned in bytes, see `learned_in_bytes`.
+            learned: characters learned from byte pieces, see `learned_in_bytes`.
             normalize: the function that the tokenizer applies to a text before segmenting it.
             segment: the function that returns the pieces of a text.
         """
@@ -72,19 +71,17 @@ class KnownCharacters:
         return text.translate(forms)
 
     def form(self, character: str) -> str:
-        """Return what the model reads in place of a character that is in no piece, see `find_form`. Uses a cache."""
+        """Return the result of `find_form`, from a cache."""
         if character not in self.forms:
             self.forms[character] = self.find_form(character)
         return self.forms[character]
 
     def find_form(self, character: str) -> str:
-        """Return what the model reads in place of a character that is in no piece.
+        """Return a known form of a character that is in no piece, or an empty string.
 
-        This is the character itself if the model can read it; otherwise a similar known letter, or a known space. If
-        there is no such letter or space, the result is an empty string.
+        This is the character itself if the model can read it. Otherwise, it is a similar letter or a space.
         """
-        # 1. The model can read the character if its normalized form is known, or if the tokenizer splits it into known
-        # pieces.
+        # 1. The model can read the character if its normalized form or its pieces are known.
         if self.characters.issuperset(self.normalize(character)):
             return character
         if not any(NO_PIECE.fullmatch(piece) for piece in self.segment(character)):
@@ -99,20 +96,22 @@ class KnownCharacters:
 
 
 def without_accents(character: str) -> str:
-    """Return a letter without its accents, such as e for é: the part of its Unicode decomposition without marks."""
+    """Return a letter without its accents, such as e for é."""
     decomposed = unicodedata.normalize("NFKD", character)
     return "".join(part for part in decomposed if not unicodedata.combining(part))
 
 
 def learned_in_bytes(pieces: Sequence[str], ids: NDArray[Any]) -> str:
-    """Return the characters that a model learns from byte pieces in a training text, sorted, as one string.
+    """Return the characters that byte pieces spell at least `MIN_OCCURRENCES` times in a text, sorted.
 
-    `ids` are the token ids of the text. A character is learned if byte pieces spell it at least `MIN_OCCURRENCES`
-    times. A character that occurs once is often a typo, so it counts as unknown and is copied from the source. After 26
-    epochs of fine-tuning on texts in which a new letter occurred 1, 2, 3 and 5 times, words with this letter were right
-    in 69, 97, 94 and 100 % of new sentences. The result is empty if the vocabulary has no byte pieces.
+    A character that occurs once is often a typo. After fine-tuning on texts in which a new letter occurred 1, 2, 3 and
+    5 times, words with this letter were right in 69, 97, 94 and 100 % of new sentences.
+
+    Args:
+        pieces: the vocabulary.
+        ids: the token ids of the text.
     """
-    # The byte of each token id, -1 for other pieces.
+    # The byte of each token id, or -1 if its piece is no byte.
     byte_of = np.array([int(piece[1:-1], 16) if BYTE.fullmatch(piece) else -1 for piece in pieces], np.int16)
     counts: Counter[str] = Counter()
     decoder = codecs.getincrementaldecoder("utf-8")("replace")  # completes a character that is split between two parts

@@ -1,7 +1,6 @@
 """The files of training pairs: written once, then memory-mapped by every process that trains on them.
 
-Text is read and written in chunks. So memory does not grow with the text, but only by a few dozen bytes per pair, for
-the digests of both sides. Callers choose the directory of the files and the pairs to keep.
+Text is read and written in chunks. Memory grows only by a few dozen bytes per pair, for the digests of both sides.
 """
 
 import copy
@@ -27,7 +26,7 @@ GOLDEN = np.uint64(0x9E3779B97F4A7C15)  # an odd factor, so different numbers ha
 
 @dataclass(frozen=True, eq=False)
 class RaggedArray:
-    """An array whose rows differ in length: row i is values[starts[i] : ends[i]]. All arrays may be memory-mapped."""
+    """An array with rows of different lengths. Row i is values[starts[i] : ends[i]]."""
 
     values: NDArray[Any]
     starts: NDArray[np.int64]  # index of the first value of each row
@@ -35,7 +34,7 @@ class RaggedArray:
 
     @classmethod
     def map(cls, file: Path, dtype: Any) -> "RaggedArray":
-        """Memory-map an array that `append_rows` has written to `file` and to a file with the suffix `.ends`."""
+        """Memory-map an array that `append_rows` has written."""
         ends = mapped(file.with_suffix(".ends"), np.int64)
         return cls(mapped(file, dtype), ends[:-1], ends[1:])
 
@@ -47,15 +46,15 @@ class RaggedArray:
 
     @classmethod
     def from_texts(cls, texts: Iterable[str]) -> "RaggedArray":
-        """Return an array with the UTF-8 bytes of each text as a row. The method `text` decodes a row."""
+        """Return an array with the UTF-8 bytes of each text as a row."""
         return cls.from_lists(list(map(str.encode, texts)), np.uint8)
 
     def take(self, index: NDArray[Any]) -> "RaggedArray":
-        """Return an array of the rows with these indices, which shares all values with this array."""
+        """Return the rows with these indices. Their values are not copied."""
         return RaggedArray(self.values, self.starts[index], self.ends[index])
 
     def compact(self, index: NDArray[Any]) -> "RaggedArray":
-        """Return an array with copies of the rows with these indices, without the values of all other rows."""
+        """Copy the rows with these indices to a new array."""
         return self.from_lists([self[i] for i in index], self.values.dtype)
 
     @property
@@ -91,7 +90,7 @@ def append(file: Path, values: NDArray[Any]) -> None:
 def append_rows(file: Path, rows: RaggedArray) -> None:
     """Append the values of `rows` to a file, and the end index of each row to a file with the suffix `.ends`.
 
-    The file of the ends begins with a 0, so that it also contains the start of each row.
+    The file of ends begins with 0, the start of the first row.
     """
     ends = file.with_suffix(".ends")
     if not ends.exists():
@@ -111,7 +110,7 @@ def keep(files: Iterable[Path], kept: NDArray[np.bool_]) -> None:
 
 
 class CorpusRange(NamedTuple):
-    """The lines of one corpus in a file that has several corpora, one after the other."""
+    """The lines of one corpus in a file of several corpora."""
 
     last_line: int  # number of the last line, counted from 1 over all corpora
     languages: str  # the direction, such as de-en; empty if all corpora have the same direction
@@ -120,14 +119,14 @@ class CorpusRange(NamedTuple):
 class Pairs:
     """The pairs that `write_pairs` has written into a directory.
 
-    If `lines`, a file of line numbers, is given, only the pairs on these lines are selected.
+    `lines` is a file of line numbers. If it is given, only the pairs on these lines are selected.
     """
 
     def __init__(self, directory: Path, lines: Path | None = None, *, ranges: Sequence[CorpusRange] = ()) -> None:
         self.directory = directory
         self.ranges = ranges
         self.lines = mapped(lines or directory / "lines", np.int64)  # line number of each pair, from 1, ascending
-        # The texts of all written lines, whether they are selected or not.
+        # The texts of all lines, selected or not.
         self.source = RaggedArray.map(directory / "source", np.uint8)
         self.target = RaggedArray.map(directory / "target", np.uint8)
 
@@ -172,11 +171,14 @@ class Digested(NamedTuple):
 
 
 def write_pairs(directory: Path, pairs: Iterable[Pair]) -> int:
-    """Append pairs to the files of a directory. Returns the number of pairs that the files then contain.
+    """Append pairs to the files of a directory. Returns the new number of pairs in the files.
 
-    The files are: `source` and `target` (texts, see `append_rows`), `lines` (line numbers), `blank` (bool, whether a
-    side is blank), and `source.digest`, `target.digest` and `pair.digest` (uint64, to find equal texts). The digest of
-    a pair includes its languages.
+    The files are:
+        source, target: the texts, see `append_rows`.
+        lines: the line numbers (int64).
+        blank: whether a side of the pair is blank (bool).
+        source.digest, target.digest, pair.digest: digests to find equal texts (uint64). The digest of a pair includes
+            its languages.
     """
     lines = directory / "lines"
     n_lines = lines.stat().st_size // 8 if lines.exists() else 0

@@ -26,8 +26,8 @@ log = logging.getLogger("nmt")
 Terms = Mapping[str, str]  # the translation of each source term
 SYMBOLS = TERM, END = ["⟦=⟧", "⟦/⟧"]  # the symbols before and after a target term; both are pieces of the vocabulary
 ANNOTATED, MAX_TERMS = 0.5, 3  # share of the training pairs that get terms, 0-1; maximum number of terms in a pair
-EXCHANGED = 0.25  # share of the annotated terms whose translation is replaced by another target word, 0-1
-JOINED = 0.5  # probability that two linked words which are neighbors on both sides are joined to one term
+EXCHANGED = 0.25  # share of the annotated terms that get another target word as their translation, 0-1
+JOINED = 0.5  # probability that neighboring linked words form one term
 MAX_WORDS = 20  # maximum number of words in a source term
 UNSPACED = regex.compile(UNSPACED_CHARACTER)
 TERM_WORD = regex.compile(WORD_OR_MARK)
@@ -36,10 +36,9 @@ BEFORE_CLAUSE = regex.compile(CLAUSE_START)
 
 
 def read_glossary(path: Path) -> dict[str, str]:
-    """Read the terms of a file: one per line, with a tab between source and target. `#` begins a comment line.
+    """Read a file of terms. Each line has a source term, a tab and a target term. `#` begins a comment line.
 
-    Raises InputError, which names the line, if a line has another form, or if it translates a term differently than an
-    earlier line.
+    Raises InputError if a line has another form, or if a term has two translations.
     """
     terms: dict[str, str] = {}
     for number, line in enumerate(iter_lines([path]), 1):
@@ -58,13 +57,12 @@ def read_glossary(path: Path) -> dict[str, str]:
 def find_terms(text: str, glossary: Terms) -> list[tuple[Span, str]]:
     """Return the span and the translation of each source term in a text.
 
-    Terms consist of whole words, do not overlap, and are searched from left to right. Of the terms that begin with the
-    same word, the longest is taken. At the beginning of a sentence and after a colon, a term that the glossary has in
-    lower case is also found if it begins with a capital.
+    Terms consist of whole words and do not overlap. Of the terms that begin with the same word, the longest is taken.
+    At the beginning of a sentence and after a colon, a lower-case term also matches with a capital.
     """
     words = [match.span() for match in TERM_WORD.finditer(text)]
     terms = []
-    last_end = 0  # the end of the last term
+    last_end = 0
     for i, (start, _) in enumerate(words):
         for _, end in reversed(words[i : i + MAX_WORDS]):
             if start < last_end:  # this word is part of the last term
@@ -79,15 +77,14 @@ def find_terms(text: str, glossary: Terms) -> list[tuple[Span, str]]:
 
 
 def required_tokens(text: str, glossary: Terms, tokenizer: Tokenizer, room: int, line: int) -> list[list[int]]:
-    """Return the target token ids of each term in a text.
+    """Return the token ids of the translation of each term in a text.
 
-    `room` is the maximum number of token ids of all terms together. A term for which too little room is left, or that
-    the model cannot write, is left out, with a warning that names `line`.
+    All terms together have at most `room` token ids. A term that does not fit, or that the model cannot write, is left
+    out with a warning.
     """
     required = []
     for _, term in find_terms(ANNOTATION.sub("", text), glossary):
-        # SentencePiece puts a space before the text that it encodes. In a script without spaces, a term has no space
-        # before it, so encode a punctuation mark in front of the term.
+        # SentencePiece puts a space before each text. In a script without spaces, encode a mark first, which gets it.
         before = "。" if UNSPACED.match(term) else ""
         tokens = tokenizer.encode(before + term)[len(tokenizer.encode(before)) :]
         if not tokens or UNK in tokens or len(tokens) > room:
@@ -99,7 +96,7 @@ def required_tokens(text: str, glossary: Terms, tokenizer: Tokenizer, room: int,
 
 
 def annotated(text: str, terms: Sequence[tuple[Span, str]]) -> str:
-    """Return the text with the translation of each term after the term. `terms` must be in ascending order."""
+    """Return the text with each translation behind its term. `terms` must be in ascending order."""
     notes = []
     for (_, end), target in terms:
         space = "" if UNSPACED.match(target) else " "
@@ -110,11 +107,15 @@ def annotated(text: str, terms: Sequence[tuple[Span, str]]) -> str:
 def with_terms(
     source: str, target: str, links: Iterable[tuple[Span, Span]], other_words: Sequence[str]
 ) -> tuple[str, str]:
-    """Annotate some terms in a training pair, or none, and return the new source and target.
+    """Annotate random terms in a training pair. Returns the new source and target.
 
-    The random choices depend only on the pair. `links` are the spans of source words and of their translations, in the
-    order of the source. A model learns little from a term that it would write anyway. So for some terms, a random
-    element of `other_words` replaces the translation both in the annotation and in the target.
+    The random choices depend only on the pair. A model learns little from a term that it would write anyway. So some
+    terms get another translation, both in the annotation and in the target.
+
+    Args:
+        source, target: the training pair.
+        links: the spans of source words and of their translations, in the order of the source.
+        other_words: target words that can replace a translation.
     """
     random = Random(f"{source}\n{target}")
     terms = joined_terms(source, target, links, random)
@@ -129,17 +130,16 @@ def with_terms(
         notes.append((source_span, translation))
         replacements.append(((start, end), translation))
 
-    # 2. In the target, replace the translation of each term. In the source, write this translation behind the term.
+    # 2. Write each translation into the target, and behind its term in the source.
     return annotated(source, notes), replaced(target, sorted(replacements))
 
 
 def joined_terms(
     source: str, target: str, links: Iterable[tuple[Span, Span]], random: Random
 ) -> list[tuple[Span, Span]]:
-    """Return the linked words as terms, each with its spans in source and target.
+    """Return the spans of terms in source and target. Each linked word is a term.
 
-    Linked words that follow each other after a single space on both sides are joined to one term with probability
-    `JOINED`.
+    Words that are neighbors on both sides are joined to one term with probability `JOINED`.
     """
     terms: list[tuple[Span, Span]] = []
     for source_span, target_span in links:

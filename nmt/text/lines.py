@@ -1,7 +1,7 @@
 """Lines of text files, and pairs of lines from the two sides of a corpus.
 
 Lines are split on `\\n` only; a trailing `\\r` and a leading BOM are dropped. Bad UTF-8 is replaced by U+FFFD, with
-one warning per file. All other text stays unchanged. This module does not depend on tokenizers.
+one warning per file. All other text stays unchanged.
 """
 
 import codecs
@@ -49,10 +49,10 @@ class Pair:
 
 
 def decode_lines(stream: Iterable[bytes], name: str, *, strict: bool = False) -> Iterator[str]:
-    """Decode the lines of a stream. Each line ends in `\\n`, which only the last line may lack.
+    """Decode the lines of a stream, without their line ends.
 
-    If some lines are not valid UTF-8, a warning is logged after the last line. If `strict` is true, and the stream is
-    UTF-16 or over 1 % of its lines are bad, raises DataError instead of the warning.
+    Lines that are not UTF-8 cause one warning, after the last line. If `strict` is true, UTF-16 or over 1 % of bad
+    lines raise DataError instead.
     """
     n_lines = n_bad = 0
     is_utf16 = False
@@ -71,7 +71,6 @@ def decode_lines(stream: Iterable[bytes], name: str, *, strict: bool = False) ->
                 text = line.decode(errors="replace")
             yield text
 
-    # Report bad lines once, after the last line.
     if not n_bad:
         return
     others = ", …" if n_bad > 1 else ""
@@ -90,7 +89,7 @@ def reading(name: str, hint: str = "check the path, and that you may read it") -
 
 def raw_lines(stream: BinaryIO | gzip.GzipFile, name: str) -> Iterator[bytes]:
     """Yield the lines of a stream as bytes. Raises DataError if a line is too long."""
-    # Read at most one byte more than a line may have, so that an endless line does not fill the memory.
+    # Limit each read, because an endless line would fill the memory.
     number = 0
     while line := stream.readline(MAX_LINE_BYTES + 1):
         number += 1
@@ -100,9 +99,9 @@ def raw_lines(stream: BinaryIO | gzip.GzipFile, name: str) -> Iterator[bytes]:
 
 
 def open_bytes(path: Path) -> BinaryIO | gzip.GzipFile:
-    """Open a file to read bytes. A file whose name ends in `.gz` is decompressed.
+    """Open a file to read bytes. Files with the suffix `.gz` are decompressed.
 
-    Raises DataError if the file cannot be opened, or is a device, which may never end.
+    Raises DataError if the file cannot be opened. Devices are refused, because they may never end.
     """
     if path.is_char_device() and str(path) not in ("/dev/stdin", os.devnull):
         raise DataError(f"{path} is a device, not a file", hint="give a file of text")
@@ -111,7 +110,7 @@ def open_bytes(path: Path) -> BinaryIO | gzip.GzipFile:
 
 
 class Pause:
-    """A mark in a stream of lines: the next line has not arrived yet, so the lines before it can be processed now."""
+    """A mark in a stream of lines. It means that the next line has not arrived yet."""
 
 
 def with_pauses(lines: Iterable[str], after_s: float) -> Iterator[str | Pause]:
@@ -132,7 +131,7 @@ def with_pauses(lines: Iterable[str], after_s: float) -> Iterator[str | Pause]:
             item = arrived.get(timeout=after_s)
         except queue.Empty:
             item = Pause()
-        if item is None:  # the end
+        if item is None:
             return
         if isinstance(item, Exception):
             raise item
@@ -159,7 +158,7 @@ def iter_lines(paths: Iterable[Path], *, strict: bool = False) -> Generator[str]
 
 
 def iter_pairs(source: Sequence[Path], target: Sequence[Path], *, strict: bool = False) -> Iterator[Pair]:
-    """Yield the pairs of a corpus. `decode_lines` decodes the lines of both sides.
+    """Yield the pairs of a corpus.
 
     Raises DataError if one side has more lines than the other, or if both sides are empty.
     """
@@ -180,10 +179,10 @@ def iter_pairs(source: Sequence[Path], target: Sequence[Path], *, strict: bool =
 
 
 def is_blank(text: str) -> bool:
-    """Return whether a line has nothing to translate. Blank lines are copied: the model never reads them."""
+    """Return whether a line has nothing to translate. Such a line is copied."""
     return not text.replace("\0", "").replace("\ufeff", "").strip()
 
 
 def one_line(text: str) -> str:
-    """Replace line ends by spaces, so that a translation that contains line ends stays on one line of output."""
+    """Replace line ends by spaces, so that a translation stays on one line."""
     return text.replace("\r", " ").replace("\n", " ")

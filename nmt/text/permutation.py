@@ -18,10 +18,9 @@ Digests = NDArray[np.uint64]
 def shuffled(index: Numbers, n: int, seed: int) -> Numbers:
     """Return the entries at `index` of a pseudo-random permutation of the numbers 0 to n - 1.
 
-    The permutation is not stored: a Feistel network permutes the numbers below a power of 4 that is at least n. A
-    result of n or more is permuted again until it is less than n (cycle walking, Black & Rogaway 2002). A resumed run
-    must keep its order of pairs and its dev pairs. So numpy's permutation, which may change between versions of numpy,
-    is not used.
+    The permutation is not stored. A Feistel network permutes the numbers below a power of 4 that is at least n.
+    Results of n or more are permuted again (cycle walking, Black & Rogaway 2002). numpy's permutation is not used,
+    because it may change between versions, and a resumed run must keep its order.
     """
     n_half_bits = max((n - 1).bit_length() + 1, 2) // 2
     mask = (1 << n_half_bits) - 1
@@ -49,12 +48,11 @@ def mixed_bits(x: Any) -> Any:
 
 @dataclass(frozen=True)
 class Mixture:
-    """A choice of the pairs of an epoch: all pairs of the first corpus, and some pairs of each other corpus.
+    """The pairs of an epoch: all pairs of the first corpus, and some pairs of each other corpus.
 
-    Before rounding, an epoch has N = sizes[0] / (1 - sum of the shares) pairs. Each corpus except the first contributes
-    round(share * N) pairs to an epoch, at least one. Such a corpus is read in a random order, and each epoch continues
-    where the last epoch has stopped. After all pairs of the corpus have been read, the corpus is read again in a new
-    order. So at the end of any epoch, some pairs of the corpus may have been read once more than the rest.
+    Before rounding, an epoch has N = sizes[0] / (1 - sum of the shares) pairs. Each other corpus contributes
+    round(share * N) of them, at least one. It is read in a random order, and each epoch continues where the last one
+    stopped. After its last pair, it is read again in a new order.
     """
 
     sizes: Sequence[int]  # number of pairs of each corpus; the corpora are concatenated
@@ -72,16 +70,15 @@ class Mixture:
         return sum(self.n_drawn)
 
     def pairs(self, entries: Numbers, epoch: int, seed: int) -> Numbers:
-        """Return the indices of the training pairs that are read at some positions of an epoch.
+        """Return the indices of the training pairs at some positions of an epoch.
 
-        `entries` are these positions before the epoch is shuffled: numbers from 0 to `n_pairs` - 1. An epoch may read a
-        corpus several times, or only in part.
+        `entries` are the positions before the epoch is shuffled, from 0 to `n_pairs` - 1.
         """
-        indices = entries.copy()  # the first corpus is read once in each epoch, in order
-        first_pair = first_entry = self.sizes[0]  # the first index and the first position of the corpus in the loop
+        indices = entries.copy()  # position i of the first corpus is its pair i
+        first_pair = first_entry = self.sizes[0]  # the first pair and position of the corpus in the loop
         for number, (size, n_in_epoch) in enumerate(zip(self.sizes[1:], self.n_drawn[1:], strict=True)):
             is_inside = (entries >= first_entry) & (entries < first_entry + n_in_epoch)
-            # Count the pairs of this corpus that are read before each entry, and split this number into complete passes
+            # Count the pairs of this corpus that are read before each entry. This gives the number of complete passes
             # over the corpus and a position in the next pass.
             n_read = epoch * n_in_epoch + entries[is_inside] - first_entry
             passes, positions = np.divmod(n_read, size)
@@ -99,9 +96,9 @@ class Mixture:
 def hold_out(
     source: Digests, target: Digests, n_held_out: int, seed: int, n_candidates: int | None = None
 ) -> tuple[Numbers, NDArray[np.bool_]]:
-    """Choose random pairs to hold out, and remove all other pairs that share a sentence with a held-out pair.
+    """Choose random pairs to hold out, and remove all pairs that share a sentence with them.
 
-    Prefers pairs whose sentences occur only once: holding out such a pair removes no other pair.
+    Prefers pairs with rare sentences, so that few pairs are removed.
 
     Args:
         source, target: digests of the source and the target of each pair.
@@ -111,7 +108,7 @@ def hold_out(
     Returns:
         the sorted indices of the held-out pairs, and a mask of the pairs that remain.
     """
-    # Sort the candidates by how often their sentences occur. Equally frequent candidates are in a random order.
+    # Sort the candidates by how often their sentences occur, and equal candidates at random.
     n_alike = (n_occurrences(source) + n_occurrences(target))[:n_candidates]
     order = shuffled(np.arange(len(n_alike)), len(n_alike), seed)
     chosen = np.lexsort((order, n_alike))[:n_held_out]

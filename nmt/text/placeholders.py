@@ -3,8 +3,7 @@
     Click {name} 3 times.  ->  Click ⟦1⟧ ⟦2⟧ times.  ->  translation with ⟦1⟧ and ⟦2⟧  ->  with {name} and 3
 
 The symbols ⟦1⟧ to ⟦6⟧ are in the vocabulary of a model that was trained with `data.placeholders` (compare Post et al.
-2019, "An exploration of placeholding in neural machine translation"). This module does not depend on models and
-tokenizers.
+2019, "An exploration of placeholding in neural machine translation").
 """
 
 from collections import Counter
@@ -21,11 +20,10 @@ from nmt.text.words import FINAL_MARKS, LONG_WORD, PLAIN_WORD, SPACED_LETTER, UN
 
 N_SYMBOLS = 6
 SYMBOLS = [f"⟦{n}⟧" for n in range(1, N_SYMBOLS + 1)]
-# Probability that symbols replace the equal spans of a training pair, and probability that symbols are inserted into a
-# pair in which no span was replaced.
+# Probability that symbols replace the equal spans of a training pair, and probability that they are inserted otherwise.
 REPLACED, INSERTED = 0.5, 0.3
-# Equal words of at most this many letters that begin in lower case are not replaced by symbols, because such words
-# often differ in meaning, as "was" in German and English.
+# Lower-case words of at most this many letters are not replaced by symbols. Equal words of this length often differ in
+# meaning, such as "was" in German and English.
 SHORT_WORD = 4
 
 _IN_URL = r"a-zA-Z0-9\u00c0-\u052f\-._~:/?#@!$&'*+,;=%"
@@ -50,8 +48,7 @@ MARK = regex.compile(rf"(\s?)(⟦[1-6]⟧|{_NUMBER})")
 NO_SPACE = regex.compile(r"[\s.,;:!?)…]|\Z")
 FINAL = regex.compile(FINAL_MARKS)
 IN_WORD = regex.compile(WORD_CHARACTER)
-# An inserted span is separated by a space from the character on its left if SPACE_AFTER matches this character, and
-# from the text on its right if SPACE_BEFORE matches the beginning of this text.
+# An inserted span gets a space on its left after SPACE_AFTER, and on its right before SPACE_BEFORE.
 SPACE_AFTER = regex.compile(rf"[^\s(\[{{«„“'\"¿¡{UNSPACED_SCRIPTS}]")
 SPACE_BEFORE = regex.compile(rf"{WORD_CHARACTER}|[⟦{{<$%{_EMOJI}]")
 
@@ -59,7 +56,7 @@ Patterns = Sequence[regex.Pattern[str]]
 
 
 def patterns_of(extra: Iterable[str]) -> Patterns:
-    """Return the user's regular expressions (`extra`), then `SPAN`. Raises ConfigError if an expression is invalid."""
+    """Compile the user's regular expressions, and append `SPAN`. Raises ConfigError if one is invalid."""
     patterns = []
     for text in extra:
         try:
@@ -72,7 +69,7 @@ def patterns_of(extra: Iterable[str]) -> Patterns:
 def spans_of(text: str, patterns: Patterns) -> list[Span]:
     """Return the spans that match a pattern, in ascending order.
 
-    If matches of two patterns overlap, only the match of the pattern that comes first in `patterns` counts.
+    Where matches overlap, only the pattern that comes first in `patterns` counts.
     """
     spans = []
     is_taken = bytearray(len(text))  # 1 for each character that is in a span, else 0
@@ -86,10 +83,9 @@ def spans_of(text: str, patterns: Patterns) -> list[Span]:
 
 
 def inserted(text: str, position: int, span: str, touches_left: bool = False, touches_right: bool = False) -> str:
-    """Insert a span into a text at a position between words.
+    """Insert a span between two words. It gets spaces around it if the script has spaces.
 
-    The span gets a space on each side where the script has spaces between words. `touches_left` suppresses the space on
-    the left, and `touches_right` the space on the right.
+    `touches_left` and `touches_right` suppress the space on one side.
     """
     before, after = text[:position], text[position:]
     if not touches_left and SPACE_AFTER.match(before[-1:]):
@@ -100,12 +96,14 @@ def inserted(text: str, position: int, span: str, touches_left: bool = False, to
 
 
 def with_symbols(source: str, target: str, links: Iterable[tuple[Span, Span]]) -> tuple[str, str]:
-    """Replace spans of a training pair by symbols, or insert symbols, or change nothing. Returns the new sides.
+    """Replace spans of a training pair by symbols, insert symbols, or change nothing. Returns both sides.
 
-    The random choices depend only on the pair. With probability `REPLACED`, symbols replace the spans whose text occurs
-    on both sides. These are placeholders and, because few texts have placeholders, equal words such as names. If no
-    span was replaced, symbols are inserted with probability `INSERTED`: at the beginning, at the end, and around words.
-    `links` are the spans of source words and of their translations. The symbols are in ascending order in the source.
+    The random choices depend only on the pair. With probability `REPLACED`, symbols replace placeholders and words that
+    are equal on both sides. If nothing was replaced, symbols are inserted with probability `INSERTED`.
+
+    Args:
+        source, target: the training pair.
+        links: the spans of source words and of their translations.
     """
     random = Random(f"{source}\n{target}")
     places = []
@@ -113,7 +111,7 @@ def with_symbols(source: str, target: str, links: Iterable[tuple[Span, Span]]) -
         places = equal_spans(source, target)[:N_SYMBOLS]
     if not places and random.random() < INSERTED:
         places = places_to_insert(source, target, links, random)
-    # Assign the symbols in the order of the places in the source. The target may have the symbols in another order.
+    # The symbols are in ascending order in the source, but not always in the target.
     symbols = sorted(random.sample(SYMBOLS, len(places)))
     source = with_each(source, [span for span, _ in places], symbols)
     return source, with_each(target, [span for _, span in places], symbols)
@@ -136,9 +134,9 @@ def equal_spans(source: str, target: str) -> list[tuple[Span, Span]]:
 def places_to_insert(
     source: str, target: str, links: Iterable[tuple[Span, Span]], random: Random
 ) -> list[tuple[Span, Span]]:
-    """Return pairs of empty spans, where symbols can be inserted into source and target, in the order of the source.
+    """Choose random places where symbols can be inserted into source and target. They are pairs of empty spans.
 
-    The places are chosen at random from the beginning and the end of both sides, and the edges of linked words.
+    Possible places are the beginning, the end, and the edges of linked words. The order is that of the source.
     """
     places = [(0, 0)]
     for (source_start, source_end), (target_start, target_end) in links:
@@ -149,7 +147,7 @@ def places_to_insert(
 
 
 def end_of_words(text: str) -> int:
-    """Return the position after the last word of a text, where its final punctuation marks and spaces begin."""
+    """Return the position after the last word of a text."""
     return FINAL.search(text).start()  # type: ignore[union-attr]
 
 
@@ -164,7 +162,7 @@ def with_each(text: str, spans: Sequence[Span], symbols: Sequence[str]) -> str:
 class Kept:
     """A span of a text that the translation must keep, and the mark that replaces it in the masked text."""
 
-    original: str  # the text of the span
+    original: str
     source_span: Span
     before: str  # the character before the span, or an empty string
     after: str  # the character after the span, or an empty string
@@ -188,15 +186,20 @@ class Masked:
         unknown: Collection[str] = (),
         is_known: Callable[[str], bool] = bool,
     ) -> "Masked":
-        """Replace spans that match a pattern, and words with characters in `unknown`, by symbols.
+        """Replace spans that match a pattern, and words with unknown characters, by symbols.
 
-        If there are too few symbols, numbers for which `is_known` is true stay, and all other spans without a symbol
-        are removed: if a model reads a kind of text that it has never seen, it garbles this text and the words around
-        it. Unknown characters outside of words are always removed. If there are no letters or digits outside of the
-        spans, there is nothing to translate, so the masked text is empty.
+        If there are too few symbols, known numbers stay, and other spans are removed. A model would garble such a span
+        and the words around it. Unknown characters outside of words are always removed.
+
+        Args:
+            text: the text to mask.
+            patterns: patterns of the spans to keep.
+            symbols: symbols that the model knows.
+            unknown: characters that the model cannot read.
+            is_known: returns whether the model can read a number.
         """
         kept = find_kept(text, patterns, unknown)
-        # Without words outside of the spans, there is nothing to translate.
+        # Without words outside of the spans, nothing is left to translate.
         rest = replaced(text, [(item.source_span, "") for item in kept])
         if kept and not regex.search(r"\w", rest):
             return cls("", [])
@@ -209,14 +212,13 @@ class Masked:
         return [item.mark for item in self.kept]
 
     def settled(self, translation: str) -> tuple[str, list[int]]:
-        """Correct the marks in a translation. Returns the result, and the indices of the spans that have no mark in it.
+        """Correct the marks in a translation. Returns the result, and the indices of the spans whose marks are missing.
 
-        A mark is a symbol or a number, see `Kept.mark`. A symbol that the model has invented or repeated is replaced by
-        a missing symbol. If no symbol is missing, the symbol is removed. A mark that is a number is removed where the
-        translation has it more often than the masked text.
+        A symbol that the model has invented or repeated is replaced by a missing symbol. If no symbol is missing, it is
+        removed. A number that is a mark is removed where it occurs too often.
         """
-        # Count how often the translation must have each mark: as often as the masked text has it. Removed spans, whose
-        # mark is empty, count as well.
+        # The translation must have each mark as often as the masked text. The mark of a removed span is empty, so it is
+        # always missing.
         marks = self.marks
         missing = [mark for mark in marks if mark in SYMBOLS and mark not in translation]
         n_lacking = Counter(marks) | Counter(mark for _, mark in MARK.findall(self.text))
@@ -249,13 +251,13 @@ class Masked:
 def find_kept(text: str, patterns: Patterns, unknown: Collection[str]) -> list[Kept]:
     """Return the spans that match a pattern, and the words and signs with unknown characters.
 
-    The marks of these spans are still empty.
+    Their marks are still empty.
     """
     if unknown:
         sign = f"[{regex.escape(''.join(sorted(unknown)))}]"
         word = rf"(?<!{WORD_CHARACTER}){WORD_CHARACTER}*(?={WORD_CHARACTER}){sign}{WORD_CHARACTER}*"
         patterns = [*patterns, regex.compile(f"{word}|{sign}+")]
-    # The tag of a target language, `>>fra<<`, is no placeholder, although a pattern may match in it.
+    # The tag of a target language, such as `>>fra<<`, is no placeholder.
     tag, _ = split_tag(text)
     kept = []
     for start, end in spans_of(text, patterns):
@@ -273,7 +275,7 @@ def choose_marks(
     def is_known_number(item: Kept) -> bool:
         return NUMBER.fullmatch(item.original) is not None and is_known(item.original)
 
-    # A sign that consists of unknown characters and is outside of words gets no symbol, so it is removed.
+    # Unknown characters outside of words get no symbol, so they are removed.
     is_unknown = set(unknown).issuperset
     words = [item for item in kept if regex.search(r"\w", item.original) or not is_unknown(item.original)]
     with_symbol = sorted(words, key=is_known_number)[: len(symbols)]
@@ -286,16 +288,15 @@ def choose_marks(
 
 
 def write_masked(text: str, kept: Sequence[Kept]) -> str:
-    """Return the text with the mark of each item in place of its span, and set `Kept.span` of each item."""
+    """Replace each span by its mark, and set `Kept.span`. Returns the masked text."""
     masked, cursor = "", 0
     for item in kept:
         start, end = item.source_span
         masked += text[cursor:start]
         cursor = end
         if not item.mark:
-            # The span is removed. If a space, a punctuation mark or the end of the text follows the span, the space
-            # before the span is removed, too. At the beginning of the text, the space after the span is removed. A
-            # space is added where two words would touch each other.
+            # Remove the span. Remove the space before it if a space, a punctuation mark or the end of the text follows.
+            # At the beginning of the text, remove the space after it. Add a space where two words would touch.
             if NO_SPACE.match(text, end):
                 masked = masked.removesuffix(" ")
             if not masked and text.startswith(" ", end):

@@ -14,7 +14,7 @@ def indices_between(spans: Sequence[Span], start: int, end: int) -> range:
 
 
 def replaced(text: str, replacements: Iterable[tuple[Span, str]]) -> str:
-    """Replace each of some spans of a text by the string beside the span. The spans must be in ascending order."""
+    """Replace spans of a text by strings. The spans must be in ascending order."""
     written, cursor = "", 0
     for (start, end), string in replacements:
         written += text[cursor:start] + string

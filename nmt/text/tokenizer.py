@@ -1,8 +1,7 @@
 """SentencePiece tokenizers: text to token ids and back.
 
-Our own tokenizers keep all white space, and normalize text only if `nfkc` is set. So decode(encode(text)) == text,
-except for U+2581, which SentencePiece uses for a space. The tokenizer of an imported model normalizes text as that
-model does, and has a separate vocabulary (`nmt.text.vocabulary`). `nmt.text.batches` adds the special ids.
+Our own tokenizers keep all white space, and normalize text only if `nfkc` is set. The tokenizer of an imported model
+has its own normalization and a separate vocabulary (`nmt.text.vocabulary`). `nmt.text.batches` adds the special ids.
 """
 
 import functools
@@ -24,7 +23,7 @@ from nmt.text.vocabulary import TAG, split_tag, tag_of, vocabulary_of
 from nmt.text.words import WORD_CHARACTER
 
 SPACE = "\u2581"  # SentencePiece's sign for a space
-# Maximum size of a SentencePiece model. A model with a million pieces, the maximum, has about a fifth of this size.
+# Maximum size of a SentencePiece model. A model with a million pieces has about a fifth of this size.
 MAX_MODEL_BYTES = 100_000_000
 
 
@@ -32,14 +31,10 @@ MAX_MODEL_BYTES = 100_000_000
 class Tokenizer:
     """A tokenizer of source or target texts.
 
-    Raises ModelError if the model is damaged, or if its special ids differ from PAD, UNK, BOS and EOS in `nmt.text`.
+    If a model has several target languages, a source text begins with the tag of the target language. The tag becomes
+    the first token. If `target_tag` is set, the tokenizer adds this tag to each text.
 
-    If the model has a separate vocabulary (`nmt.text.vocabulary`), pieces that are not in the vocabulary become UNK.
-
-    In a model with several target languages, a source text begins with the tag of its target language. The tag becomes
-    the first piece. If `target_tag` is set, the tokenizer adds the piece of this tag to each text, and a tag in a text
-    is read as ordinary text. The tags of our own models are control symbols, which SentencePiece never finds in a text.
-    Imported models also accept texts without a tag.
+    Raises ModelError if the model is damaged, or if its special ids differ from ours.
     """
 
     model: bytes = field(repr=False)  # serialized SentencePiece model; ours have PAD 0, UNK 1, BOS 2, EOS 3
@@ -94,7 +89,7 @@ class Tokenizer:
         return list(self._processor.encode([self._normalized(text) for text in texts], num_threads=1))
 
     def encode_words(self, text: str, words: Sequence[Span]) -> tuple[list[int], list[list[int]]]:
-        """Return the token ids of a text, and for each token the indices of the words that the token overlaps.
+        """Return the token ids of a text, and the indices of the words that each token overlaps.
 
         `words` are the spans of the words in the text.
         """
@@ -102,7 +97,7 @@ class Tokenizer:
         tag_tokens = self.tag(tag)
         encoded = self._processor.encode(self._normalized(rest), return_type="offset_mapping")
 
-        # SentencePiece's offsets count characters of the normalized text without its tag, so convert the words' spans.
+        # SentencePiece's offsets are positions in the normalized text without its tag, so convert the words' spans.
         def converted(position: int) -> int:
             return len(self._normalized(text[:position])) - len(self._normalized(tag))
 
@@ -117,7 +112,7 @@ class Tokenizer:
         tokens = [i for i in ids if i > EOS]
         if self._vocabulary is None:
             text = str(self._processor.decode(tokens))
-            # Byte pieces can spell U+2581. SentencePiece does not replace this character by a space, so do it here.
+            # Byte pieces can spell U+2581, which SentencePiece does not replace by a space.
             return text.removeprefix(SPACE).replace(SPACE, " ")
         text = str(self._processor.decode(self.pieces(tokens)))
         return text.replace(SPACE, " ").strip(" ")  # imported models may produce spaces at both ends
@@ -145,14 +140,13 @@ class Tokenizer:
 
     @functools.cached_property
     def inside_words(self) -> list[int]:
-        """The token ids of the pieces that can continue a word: they begin with a letter or digit, not with a space."""
+        """The token ids of the pieces that can continue a word. They begin with a letter or digit, not with a space."""
         return [i for i, piece in enumerate(self._pieces) if i > EOS and regex.match(WORD_CHARACTER, piece)]
 
     def split_tag(self, text: str) -> tuple[str, str]:
         """Split a text into its tag and the rest. The tag is an empty string if the text has none.
 
-        Raises InputError if the model is our own and has several target languages, but the text does not begin with the
-        tag of one of these languages.
+        In our own models with several target languages, a missing or unknown tag raises InputError.
         """
         if self.target_tag or (self._vocabulary is None and not self.targets):
             return "", text
@@ -163,9 +157,9 @@ class Tokenizer:
         return tag, rest
 
     def tag(self, tag: str) -> list[int]:
-        """Return a list with the token id of `target_tag`, or of `tag` if `target_tag` is empty.
+        """Return the token id of a tag in a list. The list is empty if there is no tag.
 
-        If both are empty, the list is empty.
+        If `target_tag` is set, it replaces `tag`.
         """
         if self.target_tag:
             tag = tag_of(self.target_tag)
@@ -174,8 +168,7 @@ class Tokenizer:
     def unknown(self, text: str) -> set[str]:
         """Return the characters of a text that the model cannot read.
 
-        These characters are encoded to UNK, or to byte pieces that the model has not learned to read as characters. A
-        character does not count as unknown if the model can read it in lower case, without accents, or as a space.
+        A character counts as known if the model can read it in lower case, without accents, or as a space.
         """
         return self._characters.unknown(text)
 
@@ -188,7 +181,7 @@ class Tokenizer:
         return self._characters.with_forms(text)
 
     def learned_in_bytes(self, ids: NDArray[Any]) -> str:
-        """Return the characters that a model learns from byte pieces in a text with these token ids, sorted."""
+        """Return the characters that a model learns from the byte pieces among these token ids, sorted."""
         return learned_in_bytes(self._pieces, ids)
 
     def _target_languages(self) -> list[str]:
@@ -221,8 +214,8 @@ def check_special_ids(processor: Any) -> None:
 def piece_spans(offsets: Sequence[Span]) -> list[Span]:
     """Return the spans of pieces, given SentencePiece's offsets.
 
-    SentencePiece gives an empty span to most byte pieces and to the space before the text. Such a piece gets the span
-    of the next piece whose span is not empty.
+    SentencePiece gives an empty span to most byte pieces and to the space before the text. Such a piece gets the next
+    span that is not empty.
     """
     spans: list[Span] = []
     for start, end in reversed(offsets):
@@ -232,7 +225,7 @@ def piece_spans(offsets: Sequence[Span]) -> list[Span]:
 
 
 class Tokenizers(NamedTuple):
-    """The tokenizers of source and target. If the tokenizers are joint, they have the same SentencePiece model."""
+    """The tokenizers of source and target."""
 
     source: Tokenizer
     target: Tokenizer
@@ -255,5 +248,5 @@ class Tokenizers(NamedTuple):
         return cls(Tokenizer(source, nfkc=nfkc_source, target_tag=target_tag, learned=learned), Tokenizer(target))
 
     def with_learned(self, characters: str) -> "Tokenizers":
-        """Return the same tokenizers for a model that has learned these source characters from byte pieces."""
+        """Return the tokenizers of a model that has learned these source characters from byte pieces."""
         return Tokenizers(replace(self.source, learned=characters), self.target)

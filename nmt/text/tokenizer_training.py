@@ -30,16 +30,16 @@ OPTIONS: dict[str, Any] = {
 class Trained(NamedTuple):
     """A tokenizer that has just been trained."""
 
-    model: bytes  # the serialized SentencePiece model
-    vocab_size: int  # number of pieces, which is less than requested if the text has too few pieces
+    model: bytes  # serialized SentencePiece model
+    vocab_size: int  # number of pieces; less than requested if the text has too few
 
 
 def train_tokenizer(lines: Iterable[str], settings: TokenizerSettings, tags: Sequence[str] = ()) -> Trained:
     """Train a SentencePiece tokenizer. If the text has too few pieces, the vocabulary is smaller than requested.
 
-    `tags` become control symbols: pieces that SentencePiece never produces from a text.
+    `tags` become control symbols, which SentencePiece never produces from a text.
     """
-    # 1. The trainer rejects pieces with NUL; a lone surrogate cannot be encoded in UTF-8.
+    # 1. Replace what the trainer rejects: NUL and lone surrogates.
     texts = (line.replace("\0", " ").encode(errors="replace").decode() for line in lines)
     usable = [text for text in texts if text.strip()]
     if not usable:
@@ -62,7 +62,7 @@ def train_tokenizer(lines: Iterable[str], settings: TokenizerSettings, tags: Seq
     except RuntimeError as error:
         raise as_our_error(error, settings) from error
 
-    # 3. A model that has been trained here is harmless, so `check_loadable` need not test it in a child process.
+    # 3. `check_loadable` need not test a model that has been trained here.
     mark_loadable("sentencepiece", model.getvalue())
     processor = sentencepiece.SentencePieceProcessor(model_proto=model.getvalue())
     return Trained(model.getvalue(), len(processor))

@@ -1,8 +1,7 @@
 """A separate vocabulary, whose token ids replace the ids of a SentencePiece model.
 
-Marian models have one vocabulary for both sides, but a SentencePiece model for each side. The vocabulary is stored in
-the file of the SentencePiece model, in a protobuf field at the beginning. SentencePiece does not know this field and
-skips it. So one file contains a complete tokenizer.
+Marian models have one vocabulary for both sides, but a SentencePiece model for each side. The vocabulary is stored at
+the beginning of the SentencePiece model, in a protobuf field that SentencePiece skips.
 """
 
 import json
@@ -21,7 +20,7 @@ TAG = re.compile(">>.*?<<", re.DOTALL)
 def with_vocabulary(model: bytes, pieces: Sequence[str]) -> bytes:
     """Return a serialized SentencePiece model with these pieces as its vocabulary. An old vocabulary is replaced.
 
-    The vocabulary may lack pieces of the model, and may have pieces that the model lacks.
+    The vocabulary and the model may have different pieces.
     """
     content = json.dumps(pieces, ensure_ascii=False).encode()
     return varint(FIELD) + varint(len(content)) + content + without_vocabulary(model)
@@ -71,7 +70,7 @@ def _split(model: bytes) -> tuple[bytes | None, bytes]:
     if len(rest) == len(model):
         return None, model
 
-    # After the key, the model has the length of the content in bytes, encoded as by `varint`.
+    # The length of the content in bytes comes after the key, encoded as by `varint`.
     length = start = 0
     for start, byte in enumerate(rest[:5], 1):
         length |= (byte & 127) << 7 * (start - 1)

@@ -44,9 +44,9 @@ class TrainingState:
     progress: Progress
 
     def update_average(self, max_decay: float) -> None:
-        """Update the moving average of the weights, if training computes an average.
+        """Update the moving average of the weights, if there is one.
 
-        The decay grows with the step up to `max_decay`, so that the poor weights of early steps are soon forgotten.
+        The decay grows with the step up to `max_decay`. So the poor weights of early steps are soon forgotten.
         """
         if self.averaged is None:
             return
@@ -58,21 +58,21 @@ class TrainingState:
 
 @dataclass(eq=False)
 class Checkpointer:
-    """The object that saves and restores a `TrainingState`. Each rank has a checkpointer; only rank 0 writes files."""
+    """An object that saves and restores a `TrainingState`. Only rank 0 writes files."""
 
     config: Config  # all settings, including those that training has chosen
     tokenizers: Tokenizers
     run: RunDirectory  # the caller must hold the lock of the run
-    state: TrainingState  # shared with the trainer, which updates it; so a save writes the current values
-    best_model: Checkpoint | None = None  # the best model, if the model file does not contain it yet
+    state: TrainingState  # shared with the trainer, which updates it
+    best_model: Checkpoint | None = None  # the best model, until it is written to the model file
     metrics_fail: bool = False  # whether the last line of metrics could not be written
 
     def append_metrics(self, kind: Literal["step", "validation"], figures: dict[str, Any]) -> None:
-        """Append a line to metrics.jsonl. If writing fails, for example on a full disk, warn; the line is lost."""
+        """Append a line to metrics.jsonl. If writing fails, warn and lose the line."""
         if rank() > 0:
             return
         if kind == "validation" and self.run.newest_step() is None:
-            return  # `holds_training` relies on this: a validation in metrics.jsonl proves a checkpoint
+            return  # without a checkpoint, a validation in metrics.jsonl would mislead `holds_training`
         try:
             self.run.append_metrics({"kind": kind, "time": round(time.time(), 3), **figures})
             self.metrics_fail = False
@@ -82,10 +82,10 @@ class Checkpointer:
             self.metrics_fail = True
 
     def keep_if_best(self, model: Seq2Seq, validation: Validation) -> bool:
-        """Return whether the model is better than the best model so far. A better model is copied for the next save."""
+        """Return whether the model is the best so far. If it is, copy it for the next save."""
         progress, metric = self.state.progress, self.config.train.metric
         figures = {"step": progress.step, **validation.figures()}
-        # Before the first validation, `best_figures` is None. `ranking` puts None below all figures.
+        # `best_figures` is None before the first validation. `ranking` puts None below all figures.
         rank_of_model = ranking(figures, metric)
         if rank_of_model <= ranking(progress.best_figures, metric):
             return False
@@ -106,13 +106,12 @@ class Checkpointer:
             log.warning("%s; training goes on, the next validation tries again", error)
 
     def write(self) -> None:
-        """Write the model file if there is a new best model, then write a checkpoint and delete old checkpoints.
+        """Write a new best model to the model file, then write a checkpoint and delete old checkpoints.
 
-        In this order, no checkpoint refers to a best model that the model file does not contain. The first save of a
-        run uses the reverse order: checkpoint, then model file. So a model file without checkpoints always means that
-        checkpoints were deleted. If the first save is interrupted before the model file is written, `resume` detects
-        that the best model is missing.
-        Raises OutputError if a write fails, for example on a full disk.
+        In this order, a checkpoint never refers to a best model that is missing. The first save of a run writes the
+        checkpoint first. So a model file without checkpoints means that they were deleted.
+
+        Raises OutputError if writing fails.
         """
         if rank() > 0:
             return
@@ -134,7 +133,7 @@ class Checkpointer:
         if state.averaged is not None:
             tensors |= with_prefix("average", weights_of(state.averaged))
 
-        # 2. Collect the optimizers' moments of each weight.
+        # 2. Collect the moments of each weight.
         names = names_of(state.model)
         for parameter, moments in chain(*(optimizer.state.items() for optimizer in state.optimizers)):
             tensors |= with_prefix(f"optimizer.{names[parameter]}", moments)
@@ -145,15 +144,12 @@ class Checkpointer:
         self.run.prune_checkpoints(self.run.checkpoint_steps()[-self.config.train.keep :])
 
     def snapshot_if_due(self, spent: float) -> None:
-        """Write a snapshot if a snapshot has become due. `spent` is the spent fraction of the budget.
+        """Write a snapshot if one is due. `spent` is the spent fraction of the budget.
 
-        Snapshots are due at `train.snapshots` fractions of the budget, which are evenly spaced on a logarithmic scale
-        from `FIRST_SNAPSHOT` to 1. A resume restores `progress.n_snapshots`, so snapshots of the repeated steps are
-        written again. If the user raises the budget of a run, the spent fraction falls, so fewer snapshots
-        are due than were written. Then one snapshot is written at once, and later snapshots are written when they are
-        due again.
+        Snapshots are due at `train.snapshots` fractions from `FIRST_SNAPSHOT` to 1, evenly spaced on a logarithmic
+        scale.
         """
-        # 1. Count the snapshots that have become due so far. Return if this number has not changed.
+        # 1. Count the snapshots that are due so far. If the user raises the budget of a run, this number falls.
         n_snapshots = self.config.train.snapshots
         exponents = [i / max(n_snapshots - 1, 1) for i in range(n_snapshots)]
         n_due = sum(FIRST_SNAPSHOT**exponent <= spent for exponent in exponents)
@@ -177,13 +173,12 @@ class Checkpointer:
     def resume(self) -> bool:
         """Restore the newest undamaged checkpoint. Return False if the run has no checkpoint.
 
-        Raises ModelError if all checkpoints are damaged, or if the newest undamaged checkpoint does not fit the model
-        or the optimizers.
+        Raises ModelError if all checkpoints are damaged, or if the checkpoint does not fit the model or the optimizers.
         """
         newest = read_newest(self.run)
         if newest is None:
             if rank() == 0:
-                self.run.cut_metrics(0)  # remove the lines of a run that was killed before its first checkpoint
+                self.run.cut_metrics(0)  # left by a run that was killed before its first checkpoint
                 self.run.cut_snapshots(0)
             return False
 
@@ -206,7 +201,7 @@ class Checkpointer:
         if self.config.train.precision != "auto":
             state.progress.bf16 = self.config.train.precision == "bf16"
 
-        # 3. Rename damaged checkpoints, and remove what steps after the checkpoint have written.
+        # 3. Rename damaged checkpoints, and remove snapshots and metrics of later steps.
         if rank() == 0:
             for step, damage in newest.damaged.items():
                 aside = self.run.set_aside(step)
@@ -215,10 +210,9 @@ class Checkpointer:
         return True
 
     def _cut_files(self, progress: Progress) -> None:
-        """Remove snapshots and metrics of steps after the checkpoint.
+        """Remove snapshots and metrics of later steps. Append the metrics of the last validation if they are missing.
 
-        If the checkpoint was validated, but metrics.jsonl lacks the line of this validation, append the line: training
-        may have been killed after it wrote the checkpoint and before it wrote the line.
+        They are missing if training was killed after it wrote the checkpoint and before it wrote the line.
         """
         self.run.cut_snapshots(progress.step)
         validated_steps = [line["step"] for line in self.run.cut_metrics(progress.step) if is_validation(line)]
@@ -226,13 +220,10 @@ class Checkpointer:
             self.append_metrics("validation", progress.history[-1])
 
     def _restore_moments(self, moments: dict[str, Tensor]) -> None:
-        """Make new optimizers and restore their moments. A checkpoint from before the first update has no moments.
-
-        Raises KeyError if a moment is missing.
-        """
+        """Make new optimizers and restore their moments. Raises KeyError if a moment is missing."""
         state = self.state
         state.optimizers = make_optimizers(state.model, self.config.train)
-        if not state.progress.n_tokens:
+        if not state.progress.n_tokens:  # there are no moments before the first update
             return
         names = names_of(state.model)
         for optimizer in state.optimizers:
@@ -242,9 +233,9 @@ class Checkpointer:
                 optimizer.state[parameter] = {key: moments[f"{name}.{key}"].to(parameter) for key in keys}
 
     def _restore_best(self) -> None:
-        """Forget the best model if the model file does not contain it, so that the next validation writes the file.
+        """Forget the best model if the model file lacks it. The next validation then writes a model file.
 
-        The model file may be older than the checkpoint, for example if the run was copied while training went on.
+        The file may be older than the checkpoint, for example if the run was copied while training went on.
         """
         progress, file = self.state.progress, self.run.model_file
         step = -1
@@ -257,12 +248,12 @@ class Checkpointer:
         progress.best = progress.best_figures = None
         progress.best_step = 0
         progress.finished_at = -1
-        # If the model was validated at this step, forget the validation. It is then repeated, and saves the best model.
+        # Forget a validation of this step, so that it is repeated and saves the best model.
         if progress.is_validated():
             progress.history.pop()
 
     def _continue_epoch(self, before: TrainSettings) -> None:
-        """If batch sizes have changed since the checkpoint, begin the epoch again: it then has other batches."""
+        """Begin the epoch again if batch sizes have changed since the checkpoint."""
         progress, now = self.state.progress, self.config.train
         if (before.batch_tokens == now.batch_tokens and before.accumulate == now.accumulate) or not progress.batch:
             return
@@ -271,7 +262,7 @@ class Checkpointer:
 
 
 def with_prefix(part: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return the tensors with the prefix `part.` before each name, as checkpoints store them."""
+    """Return the tensors with `part.` before each name."""
     return {f"{part}.{name}": x for name, x in tensors.items()}
 
 

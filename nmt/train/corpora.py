@@ -15,20 +15,19 @@ from nmt.text.permutation import Mixture
 
 
 def training_corpora(config: Config) -> dict[str, Files]:
-    """Return the corpora of data.train, then the corpora of data.mix sorted by name; keys are their full names."""
+    """Return the corpora of data.train, then the corpora of data.mix. Keys are names such as mix.news."""
     corpora = named("train", config.data.train)
-    # The order of the training data depends on the order of the corpora. Sorting makes this order independent of the
-    # config file, in which the user may reorder `mix` before a run is resumed.
+    # Sort by name. The order of the training data must not depend on the order of `mix` in the config.
     for name, files in sorted(config.data.mix.items()):
         corpora[f"mix.{name}"] = files
     return corpora
 
 
 def named(name: str, corpora: Sequence[Files]) -> dict[str, Files]:
-    """Return the corpora of data.train, data.dev or data.test by their full names.
+    """Return the corpora of data.train, data.dev or data.test by name. `name` is train, dev or test.
 
-    `name` is train, dev or test. A corpus without `languages` has the full name `name`. With the languages
-    de-en, the full name is train.de-en, for example. Further corpora of this direction are named train.de-en.2, ...
+    A corpus without `languages` has the name `name`. Corpora of the direction de-en are named train.de-en,
+    train.de-en.2, and so on.
     """
     by_name: dict[str, Files] = {}
     counts = Counter[str]()
@@ -48,7 +47,7 @@ def all_corpora(config: Config) -> dict[str, Files]:
 
 
 def root_of(config: Config, files: Files) -> str:
-    """Return the `root` setting of a corpus. If the corpus has no `root`, return `data.root`."""
+    """Return the `root` of a corpus, by default `data.root`."""
     return files.root or config.data.root
 
 
@@ -59,7 +58,7 @@ def corpus_paths(config: Config, files: Files) -> tuple[list[Path], list[Path]]:
 
 
 def pairs_of(config: Config, files: Files) -> Iterator[Pair]:
-    """Yield the pairs of a corpus. If the config has several directions, set each pair's `languages`."""
+    """Yield the pairs of a corpus. With several directions, each pair has its `languages`."""
     for pair in iter_pairs(*corpus_paths(config, files), strict=not config.data.allow_bad_utf8):
         yield replace(pair, languages=files.languages) if config.data.directions else pair
 
@@ -77,12 +76,12 @@ def corpus_hashes(config: Config) -> dict[str, str]:
 
 
 def hint_of_missing(config: Config, files: Files) -> str:
-    """Return the hint of the error that is raised if a file of the corpus is missing."""
+    """Return a hint for the error that a file of the corpus is missing."""
     root = root_of(config, files)
     corpus = CORPORA.get(root)
     if corpus is None:
         return f"check the path; it is relative to {root or 'the working directory'}"
-    # The root is the name of a corpus that `nmt download` knows.
+    # `nmt download` knows a corpus of this name.
     languages = [language(config.data, "source"), language(config.data, "target")]
     if files.languages:
         languages = files.languages.split("-")
@@ -92,15 +91,19 @@ def hint_of_missing(config: Config, files: Files) -> str:
 def mixture_of(config: Config, pairs: Pairs) -> Mixture | None:
     """Return how an epoch mixes the training corpora. Return None if an epoch reads each pair once.
 
-    `pairs` are the pairs of all training corpora that were not dropped. With `data.mix`, the weight of a mixed corpus
-    is its share of an epoch. With a temperature T, the share of a corpus of n pairs is proportional to n^(1/T)
-    (Arivazhagan et al. 2019). Raises DataError if no pair of a corpus is left.
+    With `data.mix`, the weight of a mixed corpus is its share of an epoch. With a temperature T, the share of a corpus
+    of n pairs is proportional to n^(1/T) (Arivazhagan et al. 2019).
+
+    Args:
+        pairs: the pairs of all training corpora, without dropped pairs.
+    Raises:
+        DataError: a corpus has no pair left.
     """
     mix, temperature = config.data.mix, config.data.temperature
     if not mix and temperature == 1:
         return None
 
-    # Count the pairs of each corpus. An epoch cannot draw a share from an empty corpus.
+    # An epoch cannot draw a share from an empty corpus.
     sizes = [len(corpus) for corpus in pairs.by_corpus()]
     for name, size in zip(training_corpora(config), sizes, strict=True):
         if not size:

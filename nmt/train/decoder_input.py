@@ -1,9 +1,8 @@
 """The decoder's input in training: the true tokens (teacher forcing), or a mixture of true and predicted tokens.
 
-With teacher forcing, the decoder reads only true tokens in training. But in translation, the decoder reads predictions
-of the model, which may be wrong. Scheduled sampling (Bengio et al. 2015) prepares the decoder for wrong predictions: in
-training, some true tokens are replaced by predictions. As in Mihaylova and Martins (2019), a first pass over the true
-tokens computes all predictions at once.
+In translation, the decoder reads its own predictions, which may be wrong. Scheduled sampling (Bengio et al. 2015)
+prepares the decoder for this: predictions replace some true tokens in training. One pass over the true tokens computes
+all predictions (Mihaylova and Martins 2019).
 """
 
 import torch
@@ -17,13 +16,13 @@ from nmt.text.batches import Batch
 
 @torch.no_grad()
 def decoder_input(model: Seq2Seq, batch: Batch, prediction_rate: float, seed: int) -> Tensor:
-    """Return the `tgt_in` of a batch, in which predictions of the model replace some tokens.
+    """Return the `tgt_in` of a batch, with some tokens replaced by predictions of the model.
 
-    A prediction is the most probable token that is not special. The model predicts without dropout, as in decoding.
-    Each token is replaced with probability `prediction_rate`. The random choice of tokens is seeded per sentence, so
-    the choice does not depend on how pairs are distributed over ranks and micro-batches.
+    Each token is replaced with probability `prediction_rate`. A prediction is the most probable token that is not
+    special. The model predicts without dropout. The choice is seeded per sentence, so it does not depend on ranks and
+    micro-batches.
     """
-    if prediction_rate == 0 or not batch.lines:  # a dummy batch has no lines, and its loss is 0
+    if prediction_rate == 0 or not batch.lines:  # a dummy batch has no lines
         return batch.tgt_in
 
     # 1. Choose the tokens that are replaced, with one random generator per sentence.
@@ -40,9 +39,9 @@ def decoder_input(model: Seq2Seq, batch: Batch, prediction_rate: float, seed: in
     model.eval()
     try:
         logits = model(batch.src, batch.tgt_in)  # (B, T, V)
-    finally:  # restore the mode even if memory runs out, because the step is then repeated
+    finally:  # needed if memory runs out and the step is repeated
         model.train(was_training)
     first_word = EOS + 1  # special tokens have the ids up to EOS
-    # `predicted` is (B, T). Its element at position t predicts the token at position t + 1 of `tgt_in`.
+    # `predicted` is (B, T). The prediction at position t is for position t + 1 of `tgt_in`.
     predicted = logits[..., first_word:].argmax(-1) + first_word
     return torch.where(replaced, predicted.roll(1, 1), batch.tgt_in)

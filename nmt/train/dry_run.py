@@ -15,24 +15,24 @@ from nmt.train.report import clock
 from nmt.train.schedule import prediction_rate
 from nmt.train.step import StepOptions, train_step
 
-# Only this many batches of the first epoch are examined. Their order is random, so they are a sample.
+# Only this many batches of the first epoch are examined. They are in random order.
 MAX_BATCHES = 1_000
 
 
 @dataclass(frozen=True)
 class Measurement:
-    """The cost of a training, estimated from two steps with the largest of `MAX_BATCHES` batches."""
+    """The estimated cost of a training."""
 
     n_steps: int  # steps per epoch
     epoch_s: float  # seconds per epoch, without validations
-    memory: int  # peak memory in bytes; 0 on Windows, which does not report it
+    memory: int  # peak memory in bytes; 0 on Windows
     n_replicas: int
 
 
 def measure(session: Session, n_replicas: int | None = None) -> Measurement:
     """Estimate the cost of a training by timing two steps with the largest of `MAX_BATCHES` batches.
 
-    If `n_replicas` is None, use as many replicas as `nmt train` would.
+    If `n_replicas` is None, the number is chosen as in `nmt train`.
     """
     settings, model, data = session.config.train, session.model, session.data
     bf16 = uses_bf16(settings, model.device)
@@ -56,8 +56,8 @@ def measure(session: Session, n_replicas: int | None = None) -> Measurement:
         step_s = min(step_s, time.perf_counter() - start)
     replicas.close()
 
-    # 3. Estimate the cost of an epoch, assuming that the time of a batch is proportional to its number of positions.
-    # Replicas share the weights, so each other replica needs only what the steps have added.
+    # 3. Estimate the cost of an epoch. Assume that the time of a batch is proportional to its positions.
+    # Replicas share the weights, so each other replica needs only the memory that the steps added.
     n_steps = math.ceil(data.n_batches / settings.accumulate)
     mean_positions = mean(batch.n_positions for batch in batches)
     epoch_s = n_steps * step_s * mean_positions / largest.n_positions
@@ -67,7 +67,7 @@ def measure(session: Session, n_replicas: int | None = None) -> Measurement:
 
 
 def dry_run(session: Session, n_replicas: int | None = None) -> str:
-    """Return a line of text for the user: the size of the model and the result of `measure`. Writes no file."""
+    """Return a line with the size of the model and the cost of training. Writes no file."""
     cost = measure(session, n_replicas)
     size = f"{session.model.n_parameters:,} parameters on {session.model.device}, replicas: {cost.n_replicas}"
     return f"{size}; an epoch of {cost.n_steps} steps takes {clock(cost.epoch_s)} and {cost.memory / 1e9:.2f} GB"

@@ -1,7 +1,6 @@
 """From training pairs to token ids: training tokenizers, encoding, and dropping pairs of unsuitable lengths.
 
-Tokenizers and token ids are stored in the user's cache. `tokenize`, the function of `nmt tokenize`, also writes the
-tokenizers into the run.
+Tokenizers and token ids are stored in the user's cache.
 """
 
 import functools
@@ -32,7 +31,7 @@ from nmt.train.preparation import FORMAT, read_corpus, sample
 
 log = logging.getLogger("nmt")
 
-RATIO_PAIRS = 10_000  # the usual ratio of lengths is estimated from at most this many pairs of each corpus
+RATIO_PAIRS = 10_000  # `usual_ratios` reads at most this many pairs of each corpus
 
 
 def reserved_symbols(data: Data) -> list[str]:
@@ -48,7 +47,7 @@ def reserved_symbols(data: Data) -> list[str]:
 def train_tokenizers(config: Config, train: Pairs) -> Tokenizers:
     """Train one tokenizer for both sides, or one per side, on a sample of the training pairs.
 
-    If the cache has tokenizers for the same text and settings, return the cached tokenizers.
+    The tokenizers are cached.
     """
     data = config.data
     symbols = [config.tokenizer.symbols, *reserved_symbols(data)]
@@ -105,28 +104,27 @@ def check_pieces(tokenizers: Tokenizers, data: Data) -> None:
 
 
 class EncodedPairs(NamedTuple):
-    """The training pairs that were not dropped, and their token ids."""
+    """The kept training pairs and their token ids."""
 
     pairs: Pairs
     ids: tuple[RaggedArray, RaggedArray]  # token ids of the source and of the target
 
     def lengths(self) -> list[PieceCounts]:
-        """Return the lengths of the pairs, in pieces, for each corpus."""
+        """Return the lengths of the pairs of each corpus, in pieces."""
         source, target = self.ids[0].lengths, self.ids[1].lengths
         return [PieceCounts(source[start:end], target[start:end]) for start, end in self.pairs.spans()]
 
 
 def drop_lengths(config: Config, train: Pairs, tokenizers: Tokenizers) -> EncodedPairs:
-    """Encode the training pairs, and drop pairs that are too long or whose ratio of lengths is unlikely.
+    """Encode the training pairs. Drop pairs that are too long, or whose ratio of lengths is unusual.
 
-    The ratio of lengths of a pair is compared with the usual ratio of its direction (`usual_ratios`), not with 1. Good
-    translations can differ much in length, because one language may have longer pieces than the other: a Chinese menu
+    The ratio is compared with the usual ratio of its direction (`usual_ratios`), which need not be 1: a Chinese menu
     item can be one piece, and its German translation six pieces.
     """
     data, n_pairs = config.data, len(train)
     check_pieces(tokenizers, data)
 
-    # If several processes need the same ids, `cached` lets one process write the files while the other processes wait.
+    # `cached` lets one process write the files while others wait.
     def write(directory: Path) -> None:
         # 1. Encode in parallel, chunk by chunk.
         usual = usual_ratios(train, tokenizers, data.max_length)
@@ -166,16 +164,15 @@ def drop_lengths(config: Config, train: Pairs, tokenizers: Tokenizers) -> Encode
 
 
 def dtype_of(tokenizer: Tokenizer) -> np.dtype[np.unsignedinteger]:
-    """Return the smallest unsigned integer type that can hold every token id of the tokenizer."""
+    """Return the smallest unsigned integer type for the token ids of the tokenizer."""
     return np.min_scalar_type(len(tokenizer))
 
 
 def usual_ratios(train: Pairs, tokenizers: Tokenizers, max_length: int) -> dict[str, float]:
-    """Return the usual ratio of target length to source length for each direction.
+    """Return the median ratio of target length to source length for each direction.
 
-    Keys are directions such as de-en; if there is only one direction, its key is "". The usual ratio is the median of a
-    sample, because a few misaligned pairs hardly change a median. A length is the number of pieces plus 1 for EOS. The
-    EOS makes the ratios of very short pairs less extreme: 1 and 2 pieces have the ratio 3/2 instead of 2.
+    Keys are directions such as de-en. If there is only one direction, its key is "". Lengths count EOS. This makes the
+    ratios of very short pairs less extreme.
     """
     ratios: dict[str, list[float]] = defaultdict(list)
     for corpus in train.by_corpus():
@@ -188,7 +185,7 @@ def usual_ratios(train: Pairs, tokenizers: Tokenizers, max_length: int) -> dict[
 
 
 class EncodedChunk(NamedTuple):
-    """The pairs of a chunk that are kept, and the numbers of pairs that are dropped."""
+    """The kept pairs of a chunk, and the numbers of dropped pairs."""
 
     lines: NDArray[np.int64]  # line numbers of the kept pairs
     source: RaggedArray
@@ -200,10 +197,12 @@ class EncodedChunk(NamedTuple):
 def encode_chunk(
     train: Path, ranges: Sequence[CorpusRange], sides: Tokenizers, data: Data, usual: Mapping[str, float], span: range
 ) -> EncodedChunk:
-    """Encode a range of pairs, and drop pairs that are too long or whose ratio of lengths is unlikely.
+    """Encode a range of pairs. Drop pairs that are too long, or whose ratio of lengths is unusual.
 
-    This function usually runs in child processes, each of which opens the files of the directory `train`. `usual` has
-    the usual ratios of lengths.
+    Args:
+        train: the directory of the pairs, which each child process opens itself.
+        usual: the result of `usual_ratios`.
+        span: the indices of the pairs.
     """
     # 1. Encode both sides.
     pairs = Pairs(train, ranges=ranges)
@@ -211,8 +210,7 @@ def encode_chunk(
     source = encode(sides.source, [pair.tagged_source for pair in chunk])
     target = encode(sides.target, [pair.target for pair in chunk])
 
-    # 2. Compare the lengths with the limits. The ratios count EOS, as in `usual_ratios`. The deviation of a pair is its
-    # ratio divided by the usual ratio.
+    # 2. Compare the lengths with the limits. The deviation of a pair is its ratio divided by the usual ratio.
     too_long = np.maximum(source.lengths, target.lengths) > data.max_length
     ratios = (target.lengths + 1) / (source.lengths + 1)
     deviation = ratios / np.array([usual.get(pair.languages, 1.0) for pair in chunk])
@@ -232,14 +230,15 @@ def encode(tokenizer: Tokenizer, texts: list[str]) -> RaggedArray:
 def tokenize(config: Config) -> tuple[RunDirectory, Tokenizers, dict[str, float]]:
     """Train the tokenizers and write them into the run (`nmt tokenize`).
 
-    Returns the run, the tokenizers, and the mean number of pieces per word of the dev pairs for each side.
+    Returns:
+        The run, the tokenizers, and the mean number of pieces per word for each side of the dev pairs.
     """
     # 1. Train the tokenizers, or read them from the cache.
     corpus = read_corpus(config)
     config = fit_sizes(config, corpus.size)
     tokenizers = train_tokenizers(config, corpus.train)
 
-    # 2. Write the tokenizers. Raise an error if the run holds a training that uses other tokenizers.
+    # 2. Write the tokenizers. A training in the run must not have used other tokenizers.
     run = RunDirectory(config.run)
     with run.lock():
         if run.holds_training() and run.read_tokenizers(config) != tokenizers:
@@ -249,7 +248,7 @@ def tokenize(config: Config) -> tuple[RunDirectory, Tokenizers, dict[str, float]
             )
         run.write_tokenizers(tokenizers, config.tokenizer.joint)
 
-    # 3. Measure how well the tokenizers fit the dev pairs: the fewer pieces per word, the better.
+    # 3. Count the pieces per word of the dev pairs: the fewer, the better.
     source = pieces_per_word(tokenizers.source, [pair.tagged_source for pair in corpus.dev])
     target = pieces_per_word(tokenizers.target, [pair.target for pair in corpus.dev])
     return run, tokenizers, {"source": source, "target": target}

@@ -1,9 +1,7 @@
 """The training loop: steps, validations and checkpoints, until the budget (steps, epochs or minutes) is spent.
 
-Random numbers are a function of the seed, the step, the micro-batch and the replica. The order of the data is a
-function of the seed and the epoch. So if a run is resumed with as many ranks and replicas as before, its results equal
-the results of a run that was never stopped, bit for bit. With a budget in minutes, the results differ, because the
-learning rate depends on the clock.
+A resumed run gives the same results, bit for bit, as a run without a stop. It needs the same number of ranks and
+replicas. With a budget in minutes, results differ, because the learning rate depends on the clock.
 """
 
 import contextlib
@@ -45,16 +43,16 @@ MAX_SKIPPED = 5  # training ends after this many consecutive steps without a fin
 
 
 def uses_bf16(settings: TrainSettings, device: torch.device) -> bool:
-    """Return whether matmuls run in bf16. With `train.precision=auto`, use bf16 if bf16 is faster on the device."""
+    """Return whether matmuls run in bf16. With `train.precision=auto`, they do if this is faster on the device."""
     if settings.precision == "auto":
         return bf16_is_faster(device)
     return settings.precision == "bf16"
 
 
 def count_skipped(progress: Progress, figures: StepFigures, micro_batches: list[Batch]) -> None:
-    """Log and count a step whose update was skipped because the gradient is not finite.
+    """Log and count a step that was skipped because its gradient is not finite.
 
-    Raises DivergedError if this is the `MAX_SKIPPED`-th skipped step in a row.
+    Raises DivergedError after `MAX_SKIPPED` skipped steps in a row.
     """
     progress.n_skipped += 1
     lines = ", ".join(map(str, micro_batches[0].lines[:10]))
@@ -80,7 +78,7 @@ def step_options(config: Config, progress: Progress, spent: float) -> StepOption
 
 @dataclass
 class Session:
-    """Everything that the training loop needs, made from a config in which all settings are chosen."""
+    """Everything that the training loop needs. All settings of the config are chosen."""
 
     config: Config
     corpus: TrainingText  # contains the dev pairs and the hashes of the corpus files
@@ -88,16 +86,15 @@ class Session:
     data: TrainingData
     model: Seq2Seq  # model with initial weights, on the device of the training
     run: RunDirectory
-    fresh: bool  # whether to start over; then an existing run directory is renamed first
+    fresh: bool  # whether to start over; an old run directory is renamed first
     on_start: Callable[[], None] = lambda: None  # called when the run is locked, before any file is written
     on_validation: Callable[[], None] = lambda: None  # called after every validation, and at the end
 
 
 class Trainer:
-    """One training run, from step 0 to the end of its budget. To go on from a checkpoint, call `checkpointer.resume`.
+    """A training run, from step 0 to the end of its budget. `checkpointer.resume` goes on from a checkpoint.
 
-    With several ranks, each rank has its own trainer, and all trainers have the same state. Only rank 0 writes files.
-    The caller must hold the lock of the run directory.
+    Each rank has its own trainer with the same state. The caller must hold the lock of the run directory.
     """
 
     def __init__(self, session: Session) -> None:
@@ -111,7 +108,7 @@ class Trainer:
 
     @property
     def progress(self) -> Progress:
-        """The current progress: counts and the history of validations. `Checkpointer.resume` replaces this object."""
+        """The current progress. `Checkpointer.resume` replaces this object."""
         return self.state.progress
 
     def train(self, n_replicas: int = 1) -> Progress:
@@ -120,8 +117,8 @@ class Trainer:
         Args:
             n_replicas: number of processes that share each step on a CPU. Must be 1 if there are several ranks.
         Raises:
-            StoppedError: Ctrl-C or SIGTERM was received. It is raised after everything is saved.
-            DivergedError: the gradients of `MAX_SKIPPED` steps in a row, or the dev loss, are NaN or infinite.
+            StoppedError: Ctrl-C or SIGTERM was received, and everything is saved.
+            DivergedError: the dev loss, or the gradients of `MAX_SKIPPED` steps in a row, are not finite.
             OutputError: the final checkpoint cannot be written.
         """
         progress = self.progress
@@ -145,24 +142,27 @@ class Trainer:
         return progress
 
     def run_steps(self, replicas: Replicas, report: Report, started: float) -> int:
-        """Run steps until the budget is spent or a signal is received. Return the number of the signal, or 0.
+        """Run steps until the budget is spent or a signal is received.
 
-        `started` is the value of `time.monotonic()` when this process began to train, minus the seconds for which
-        earlier processes have trained the run.
-        Raises DivergedError if the dev loss, or the gradients of `MAX_SKIPPED` steps in a row, are NaN or infinite.
-        Raises Interrupted if a signal is received during a validation.
+        Args:
+            started: the time (`time.monotonic`) at which training began, as if it had never been stopped.
+        Returns:
+            The number of the signal, or 0.
+        Raises:
+            DivergedError: see `train`.
+            Interrupted: a signal is received during a validation.
         """
         progress, settings = self.progress, self.config.train
-        self.validate_if_due(report)  # if a run was stopped during a validation, repeat the validation
+        self.validate_if_due(report)
         for micro_batches in self.micro_batches():
-            # 1. Check the budget and signals. All ranks use the clock of rank 0. If a rank gets a signal, all stop.
+            # 1. Check the budget on the clock of rank 0. If any rank gets a signal, all ranks stop.
             times_and_signals = gather_numbers(time.monotonic() - started, self.stop.number)
             progress.elapsed_s = times_and_signals[0][0]
             stopped_by = int(max(signal for _, signal in times_and_signals))
             if self.over() or stopped_by:
                 return stopped_by
 
-            # 2. Compute the gradient and update the weights. Use smaller micro-batches if memory runs out.
+            # 2. Update the weights. If memory runs out, repeat the step with smaller micro-batches.
             options = step_options(self.config, progress, self.spent())
             replicas.model.train()  # a validation has set eval mode
             step = functools.partial(train_step, replicas, self.state.optimizers, options=options)
@@ -170,7 +170,7 @@ class Trainer:
             loss, nll = summed(figures.loss, figures.nll)  # sums over ranks
             figures = replace(figures, loss=loss, nll=nll)
 
-            # 3. Count the step. If the gradient is not finite, no weight has changed, and part 4 is skipped.
+            # 3. Count the step. If the gradient is not finite, the weights have not changed.
             progress.step += 1
             progress.batch += len(micro_batches)
             if not math.isfinite(figures.grad_norm):
@@ -184,14 +184,13 @@ class Trainer:
             spent = self.spent()
             self.checkpointer.snapshot_if_due(spent)
             report.step(progress.step, progress.epoch, options.lr, figures, spent)
-            # Speeds are computed from the time between the ends of two steps.
             line = {"step": progress.step, "elapsed_s": time.monotonic() - started, "lr": options.lr}
             self.checkpointer.append_metrics("step", line | asdict(figures))
             self.validate_if_due(report)
         raise AssertionError("epochs have no end")
 
     def micro_batches(self) -> Iterator[list[Batch]]:
-        """Yield the list of micro-batches of each step, from the current epoch and batch on, without end."""
+        """Yield the micro-batches of each step without end, from the current epoch and batch on."""
         progress = self.progress
         while True:
             batches = self.session.data.batches(progress.epoch, progress.batch)
@@ -200,10 +199,9 @@ class Trainer:
             progress.epoch, progress.batch = progress.epoch + 1, 0
 
     def validate_if_due(self, report: Report) -> None:
-        """Validate every `validate_every` steps. If the validation is due at a skipped step, postpone it.
+        """Validate every `validate_every` steps, but not directly after a skipped step.
 
-        The validation then follows the next step that is not skipped. A validation writes a checkpoint, and a training
-        that ends because too many steps are skipped resumes from the newest checkpoint, which must be older than these
+        A validation writes a checkpoint. A training that diverges must resume from a checkpoint before the skipped
         steps.
         """
         progress, every = self.progress, self.config.train.validate_every
@@ -212,9 +210,9 @@ class Trainer:
             self.validate_and_save(report)
 
     def validate_and_save(self, report: Report) -> None:
-        """Validate, keep the model if it is the best so far, write a checkpoint, and log warnings about the figures.
+        """Validate, keep the model if it is the best so far, write a checkpoint, and log warnings.
 
-        Raises DivergedError if the dev loss is NaN or infinite, and Interrupted if a signal is received.
+        Raises DivergedError if the dev loss is not finite, and Interrupted if a signal is received.
         """
         # 1. Compute the figures.
         progress, tokenizers = self.progress, self.session.tokenizers
@@ -242,7 +240,7 @@ class Trainer:
         self.session.on_validation()
 
     def finish(self, report: Report, started: float) -> None:
-        """Write the last snapshot, validate if this step is not validated yet, and mark the training as finished."""
+        """Write the last snapshot, validate if necessary, and mark the training as finished."""
         progress = self.progress
         self.checkpointer.snapshot_if_due(1.0)
         if not progress.is_validated():
@@ -251,11 +249,11 @@ class Trainer:
         progress.finished_at = progress.step
 
     def spent(self) -> float:
-        """Return the spent fraction of the budget, 0-1: the largest of the fractions of steps, epochs and minutes."""
+        """Return the spent fraction of the budget, 0-1. The largest fraction of steps, epochs or minutes counts."""
         return min(max((limit.share for limit in self.limits() if limit.name != "patience"), default=0.0), 1.0)
 
     def over(self) -> bool:
-        """Return whether the budget is spent, or the last `train.patience` validations found no better model."""
+        """Return whether the budget or the patience (`train.patience`) is used up."""
         return any(limit.share >= 1 for limit in self.limits())
 
     def limits(self) -> list[Limit]:
@@ -263,5 +261,5 @@ class Trainer:
         return limits(self.config.train, self.progress, self.session.data.n_batches)
 
     def finished(self) -> bool:
-        """Return whether training is over, and `finish` was called at the current step."""
+        """Return whether training is over and `finish` was called at this step."""
         return self.over() and self.progress.finished_at == self.progress.step

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-CHUNK = 2**19  # number of logits per chunk; in float32, this many logits fit into the cache of a CPU
+CHUNK = 2**19  # logits per chunk; in float32, they fit into the cache of a CPU
 
 
 @dataclass(frozen=True)
@@ -25,8 +25,7 @@ def smoothed_cross_entropy(logits: Tensor, targets: Tensor, *, smoothing: float)
     a token is -(1-ε)·log p[target] - ε·mean(log p).
 
     Args:
-        logits: (N, V), of any float dtype. The loss is computed in float64 if the logits are float64, otherwise in
-            float32.
+        logits: (N, V). The loss is float64 for float64 logits, otherwise float32.
         targets: (N,) int64, the target tokens, with EOS and without padding.
         smoothing: ε in [0, 1).
     """
@@ -39,8 +38,7 @@ def smoothed_cross_entropy(logits: Tensor, targets: Tensor, *, smoothing: float)
 class _SmoothedCrossEntropy(torch.autograd.Function):
     """The label-smoothed cross entropy. The forward pass also computes the gradient, which is softmax(logits) - q.
 
-    The (N, V) logits are the largest tensor of a step, and autograd would read a tensor of this size from memory a
-    dozen times. Computing in chunks that fit into the cache of a CPU takes half as long as autograd.
+    The logits are large. Computing in chunks that fit into the cache of a CPU takes half as long as autograd.
     """
 
     @staticmethod
@@ -59,8 +57,7 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
             x = logits[rows].to(dtype)  # (R, V) for a chunk of R rows
             target = targets[rows, None]  # (R, 1)
             probs = x.softmax(-1)
-            # Compute the logsumexp from the softmax p: log sum(exp(x)) = max(x) - log(max(p)). The largest of the V
-            # probabilities is at least 1/V, so the logarithm is finite.
+            # logsumexp(x) = max(x) - log(max(p)), where p = softmax(x). It is finite, because max(p) is at least 1/V.
             log_total = x.amax(-1) - probs.amax(-1).log()  # (R,)
             sum_log_total = log_total.sum()
             # Compute the cross entropy with the targets, and V times the cross entropy with the uniform distribution.
@@ -80,5 +77,5 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad_loss: Tensor, _: Tensor) -> tuple[Tensor, None, None]:
         (gradient,) = ctx.saved_tensors
-        # Multiply in place, because the gradient is large. As a consequence, a second backward pass raises an error.
+        # The gradient is large, so multiply in place. A second backward pass is not possible.
         return gradient.mul_(grad_loss), None, None

@@ -1,4 +1,4 @@
-"""Limits of memory: checks of the model size, and the choice of the number of replicas and of micro-batch sizes."""
+"""The memory of a training: limits on the model size, the number of replicas and the micro-batch sizes."""
 
 import logging
 import os
@@ -26,11 +26,10 @@ MIN_REPLICA_TOKENS = 384  # minimum tokens per replica and step; with fewer, the
 
 
 def check_memory(config: Config, tokenizers: Tokenizers, device: torch.device) -> None:
-    """Raise ConfigError if the weights, their average, gradients and moments need more memory than the device has."""
+    """Raise ConfigError if weights, average, gradients and moments do not fit into the memory of the device."""
     settings, model = config.train, meta_model(config, tokenizers)
     model.freeze(settings.freeze)
-    # Count the stored numbers, 4 bytes each. Only a trained weight has a gradient and moments: AdamW has two moments
-    # per weight, Muon has one. The count is a lower bound, because AdamW updates the embeddings with Muon, too.
+    # A lower bound: 4 bytes for each weight, gradient and moment. AdamW has two moments per weight, Muon has one.
     n_copies = 2 if settings.average == "ema" else 1
     n_moments = 2 if settings.optimizer == "adamw" else 1
     needed = 4 * (model.n_parameters * n_copies + model.n_trainable * (1 + n_moments))
@@ -41,7 +40,7 @@ def check_memory(config: Config, tokenizers: Tokenizers, device: torch.device) -
 
 
 def memory_of(device: torch.device) -> int:
-    """Return the memory of a GPU or, for a CPU, of the machine, in bytes. Return 2^60 if the memory is not known."""
+    """Return the memory of a GPU or, for a CPU, of the machine, in bytes. Unknown memory counts as 2^60."""
     if device.type == "cuda":
         return int(torch.cuda.get_device_properties(device).total_memory)
     if sys.platform == "win32":
@@ -50,16 +49,18 @@ def memory_of(device: torch.device) -> int:
 
 
 def n_fitting_replicas(model: Seq2Seq, settings: TrainSettings, n_before: int | None = None) -> int:
-    """Return the number of replicas that train fastest: 1 on a GPU, and on a CPU as many as these limits allow.
+    """Return the number of replicas that train fastest. On a GPU, it is 1. On a CPU, there are three limits:
 
-    There is at most one replica per torch thread, and at most one per `MIN_REPLICA_TOKENS` tokens of a step. All
-    replicas together take at most half of the memory. Dropout depends on the number of replicas. So a resumed run,
-    which was trained with `n_before` replicas, keeps this number if threads and memory allow it.
+    - one replica per torch thread
+    - one replica per `MIN_REPLICA_TOKENS` tokens of a step
+    - half of the memory for all replicas together
+
+    A resumed run keeps its number, `n_before`, if threads and memory allow it: dropout depends on this number.
     """
     if model.device.type != "cpu":
         return 1
     n_replicas = n_before or settings.batch_tokens * settings.accumulate // MIN_REPLICA_TOKENS
-    # A replica needs memory for a gradient, and for three float32 tensors as large as the logits.
+    # A replica stores a gradient, and three float32 tensors as large as the logits.
     replica_bytes = 4 * model.n_trainable + 12 * settings.batch_tokens * model.projection.out_features
     n_in_memory = memory_of(model.device) // 2 // replica_bytes
     return max(1, min(n_replicas, torch.get_num_threads(), n_in_memory))
@@ -68,17 +69,16 @@ def n_fitting_replicas(model: Seq2Seq, settings: TrainSettings, n_before: int | 
 def split_on_out_of_memory(
     step: Callable[[Sequence[Batch]], Result], micro_batches: Sequence[Batch], max_positions: int
 ) -> tuple[Result, int]:
-    """Run a step. If memory runs out while a gradient is computed, repeat the step with smaller micro-batches.
+    """Run a step. If memory runs out, repeat the step with smaller micro-batches.
 
-    No pair is left out, so the gradient is the same except for dropout.
+    The gradient is the same except for dropout.
 
     Args:
         max_positions: the maximum number of positions of a micro-batch, found in earlier steps; 0 for no maximum.
     Returns:
         The result of the step, and `max_positions` for the next steps.
     Raises:
-        NmtError: a single pair does not fit into memory, or there are several ranks. With several ranks, a step cannot
-            be repeated, because the other ranks would wait for this rank.
+        NmtError: a single pair does not fit into memory, or there are several ranks, which cannot repeat a step.
     """
     while True:
         parts: list[Batch] = []
@@ -93,8 +93,7 @@ def split_on_out_of_memory(
                     f"out of memory with {len(largest.src)} pairs of {largest.n_positions} positions",
                     hint="lower train.batch_tokens, data.max_length or the model's sizes; the checkpoint is kept",
                 ) from error
-        # The following lines are outside of the except block. Inside the block, the exception still references the
-        # tensors of the step, so the memory of these tensors is not free.
+        # Inside the except block, the exception would keep the tensors of the step in memory.
         max_positions = max(half.n_positions for half in largest.split(2))
         if torch.cuda.is_available():
             torch.cuda.empty_cache()
@@ -105,11 +104,7 @@ def split_on_out_of_memory(
 
 
 def peak_memory(device: torch.device) -> int:
-    """Return the peak memory in bytes, or 0 if the system does not report it.
-
-    If `device` is a GPU, this is the peak of the GPU memory that this process has allocated. Otherwise it is the peak
-    memory of this process.
-    """
+    """Return the peak memory of this process on the device, in bytes. Unknown memory counts as 0."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device)
     if sys.platform == "win32":

@@ -1,9 +1,7 @@
 """The optimizers: Muon for the matrices of the layers, AdamW for embeddings, biases and norms.
 
-AdamW scales each element of an update separately. But the matrix of a layer is a linear map, and a few directions,
-which most tokens share, dominate the gradient of the matrix. Muon (Jordan et al. 2024) replaces the update
-M = U S V^T by U V^T. So all directions have the same weight in an update, and rare directions are learned as fast as
-frequent directions.
+A few directions, which most tokens share, dominate the gradient of a layer's matrix. Muon (Jordan et al. 2024) replaces
+the update M = U S V^T by U V^T. So rare directions are learned as fast as frequent directions.
 """
 
 from collections import defaultdict
@@ -16,24 +14,25 @@ from torch import Tensor, nn
 from nmt.config import TrainSettings
 from nmt.model.base import Seq2Seq, n_stacked
 
-# Coefficients a, b, c of the polynomial in `orthogonalize` (Jordan et al. 2024). The coefficients maximize the slope of
-# the polynomial at 0, so that small singular values grow fast.
+# Coefficients a, b, c of the polynomial in `orthogonalize` (Jordan et al. 2024).
+# They let small singular values grow fast.
 COEFFICIENTS = 3.4445, -4.7750, 2.0315
 N_ITERATIONS = 5
 MOMENTUM = 0.95
-# Root mean square of an update, divided by the learning rate. AdamW updates typically have the same value, so both
-# optimizers can use the same learning rate.
+# Root mean square of an update at learning rate 1. AdamW has about the same, so both can share a learning rate.
 UPDATE_RMS = 0.2
 
 
 def orthogonalize(x: Tensor) -> Tensor:
-    """Return an approximation of U V^T for each matrix U S V^T, computed by Newton-Schulz iterations.
+    """Return an approximation of U V^T for each matrix U S V^T, by Newton-Schulz iterations.
 
-    The singular values of the results are 0.7 to 1.2 instead of 1. `x` has the shape (matrices, rows, columns), with
-    rows <= columns. A matrix of zeros stays zero.
+    Args:
+        x: (matrices, rows, columns), with rows <= columns.
+    Returns:
+        Matrices of the same shape. Singular values are 0.7 to 1.2 instead of 1. A matrix of zeros stays zero.
     """
     a, b, c = COEFFICIENTS
-    x = x / torch.linalg.matrix_norm(x, keepdim=True).clamp(min=1e-7)  # now singular values are at most 1
+    x = x / torch.linalg.matrix_norm(x, keepdim=True).clamp(min=1e-7)  # singular values are now at most 1
     # Each iteration computes x = a·x + (b·G + c·G²)·x, where G = x·x^T.
     for _ in range(N_ITERATIONS):
         gram = x @ x.mT
@@ -43,15 +42,14 @@ def orthogonalize(x: Tensor) -> Tensor:
 
 
 class Muon(torch.optim.Optimizer):
-    """SGD with Nesterov momentum whose updates are orthogonalized.
+    """SGD with Nesterov momentum and orthogonalized updates.
 
-    The update rule is the rule of `torch.optim.Muon` with `adjust_lr_fn="match_rms_adamw"`. Unlike `torch.optim.Muon`,
-    this class orthogonalizes all matrices of the same shape in one batch.
+    The update rule is that of `torch.optim.Muon` with `adjust_lr_fn="match_rms_adamw"`. Matrices of the same shape are
+    orthogonalized together.
 
     Args:
         params: weights, each with the number of matrices that are stacked in its rows (see `n_stacked`).
-        lr: learning rate. Updates are scaled so that the learning rates of AdamW are suitable (Liu et al. 2025,
-            section 2.2).
+        lr: learning rate, on the scale of AdamW (Liu et al. 2025, section 2.2).
         weight_decay: coefficient of decoupled weight decay, as in AdamW.
     """
 
@@ -75,7 +73,7 @@ class Muon(torch.optim.Optimizer):
         updates = torch._foreach_lerp(gradients, momentum, MOMENTUM)  # Nesterov momentum
         torch._foreach_mul_(weights, 1 - lr * group["weight_decay"])
 
-        # 2. Group matrices and their updates by shape. A matrix with more rows than columns is transposed.
+        # 2. Group matrices and their updates by shape. Transpose matrices with more rows than columns.
         matrices = defaultdict[torch.Size, list[Tensor]](list)
         updates_of = defaultdict[torch.Size, list[Tensor]](list)
         for weight, update in zip(weights, updates, strict=True):
@@ -86,8 +84,7 @@ class Muon(torch.optim.Optimizer):
                 matrices[matrix.shape].append(matrix)
                 updates_of[matrix.shape].append(x)
 
-        # 3. Update the weights. If a matrix with D columns is orthogonal, the root mean square of its elements is
-        # 1 / √D. The update is scaled to a root mean square of `UPDATE_RMS`.
+        # 3. Update the weights. The elements of an orthogonal matrix with D columns have the root mean square 1 / √D.
         for shape, alike in matrices.items():
             directions = orthogonalize(torch.stack(updates_of[shape])).float()
             scale = UPDATE_RMS * shape[1] ** 0.5
@@ -102,13 +99,13 @@ STATE: dict[type[torch.optim.Optimizer], tuple[str, ...]] = {
 
 
 def make_optimizers(model: Seq2Seq, settings: TrainSettings) -> list[torch.optim.Optimizer]:
-    """Return the optimizers of a model. Each trained parameter belongs to one optimizer, a frozen parameter to none.
+    """Return the optimizers of the trained parameters of a model.
 
     With `train.optimizer=muon`, Muon updates the weights of the linear layers, and AdamW updates all other parameters.
-    The embeddings and the projection are among these parameters: each row of such a matrix belongs to one piece and is
-    not a direction of a linear map. Weight decay applies to matrices only.
+    Embeddings and projection belong to AdamW, because each of their rows stands for one piece. Weight decay applies to
+    matrices only.
     """
-    # 1. Collect the weights that Muon updates, each with the number of matrices that are stacked in the weight.
+    # 1. Collect the weights for Muon, each with the number of matrices that are stacked in it.
     by_muon: dict[Tensor, int] = {}
     if settings.optimizer == "muon":
         for name, module in model.named_modules():

@@ -1,7 +1,7 @@
-"""Rules that choose the settings that a config leaves out, to suit the corpus and, in `nmt init`, the machine.
+"""Rules that choose unset settings to suit the corpus and, in `nmt init`, the machine.
 
-Functions that take a config return a new config; the old config is not changed. The rules interpolate between our
-recipes: the settings that gave the best models on corpora of 3,000 to 158,000 pairs.
+Functions that take a config return a new config. The rules interpolate between the settings that were best for corpora
+of 3,000 to 158,000 pairs.
 """
 
 import math
@@ -21,24 +21,24 @@ from nmt.errors import ConfigError
 from nmt.text.sentences import learn_abbreviations, sentence_spans
 
 PIECES_PER_WORD = 1.35  # mean number of pieces per word on either side; EOS counts
-# batch_tokens / sqrt(target tokens in all epochs). Of the values that were tried for 0.8M to 2M tokens, 0.6 was best.
+# batch_tokens / sqrt(target tokens in all epochs). Of the values that were tried, 0.6 was best.
 BATCH = 0.6
-MIN_PIECES = 600  # least number of pieces that are not single characters: 256 bytes, and pieces of words
-# If fewer than this share of the usual number of epochs fit in the time limit, a smaller, faster model is better.
+MIN_PIECES = 600  # minimum number of pieces for bytes (256) and parts of words
+# A smaller model is better if less than this share of the usual epochs fits in the time limit.
 MIN_SHARE = 0.25
-MEMORIZED = 500  # dropout is 0 for fewer pairs than this, because a model memorizes so few pairs in any case
+MEMORIZED = 500  # with fewer pairs, dropout is 0: they are memorized in any case
 N_HEADS = 4
 ADAMW_LR = 2e-3  # maximum learning rate with train.optimizer=adamw
-SLACK = 1.5  # the slope of the length limit is this number times the mean ratio of target length to source length
+SLACK = 1.5  # the slope of the length limit is this multiple of the mean target length / source length
 MIN_ROOM = 10  # minimum intercept of the length limit, in tokens
-MARGIN = 5  # number of tokens that are added to the intercept, because new text may need more than training pairs
+MARGIN = 5  # tokens added to the intercept, because new text may need more
 OUTLIERS = 100_000  # one reference per this many training pairs may be longer than the limit
 MAX_SLOPE, MAX_INTERCEPT = 100.0, 100_000  # largest valid `decode.max_length_a` and `decode.max_length_b`
-OFTEN = 0.1  # if more than this share of the training lines has several sentences, `decode.whole_lines` is set
+OFTEN = 0.1  # `decode.whole_lines` is set if a larger share of lines has several sentences
 
 
 class CorpusSize(NamedTuple):
-    """Counts of the training pairs. The sizes of the model and of batches are chosen from these counts."""
+    """Counts of the training pairs, from which sizes are chosen."""
 
     n_pairs: int  # number of pairs in an epoch
     n_words: int  # number of words on the target side, see `nmt.corpus.split.count_words`
@@ -48,7 +48,7 @@ class CorpusSize(NamedTuple):
 
 @dataclass(frozen=True)
 class ModelSize:
-    """The sizes of a Transformer, the learning rate to train it, and the numbers of pairs for which it is suitable."""
+    """The sizes of a Transformer, its learning rate, and the numbers of pairs that suit it."""
 
     d_model: int
     d_ff: int
@@ -58,9 +58,8 @@ class ModelSize:
     max_pairs: float = math.inf  # with this many training pairs or more, a larger model is better
 
 
-# The sizes are sorted from large to small. Of two models of the same width, the shallower model takes less time per
-# step and needs fewer steps. The learning rates of widths up to 256 were chosen with Muon. The choice matters: 8 epochs
-# on the demo corpus give a dev BLEU of 83 at 6e-3, and of 19 at 2e-3.
+# Sorted from large to small. At the same width, the shallower model needs less time and fewer steps. The learning rates
+# up to width 256 were chosen with Muon.
 SIZES = [
     ModelSize(512, 1024, 6, 500_000, 7e-4),
     ModelSize(512, 1024, 3, 500_000, 7e-4),
@@ -78,7 +77,7 @@ def clamp(x: float, low: float, high: float) -> float:
 
 @dataclass(frozen=True)
 class Plan:
-    """A model size for a corpus, and the cost of training it on this machine. Settings are properties of the plan."""
+    """A model size for a corpus, and the measured cost of training. Settings are properties."""
 
     corpus: CorpusSize
     model: ModelSize
@@ -93,7 +92,7 @@ class Plan:
 
     @property
     def share(self) -> float:
-        """The number of epochs that fit in the time limit, divided by `usual_epochs`; 1 without a time limit."""
+        """The share of `usual_epochs` that fits in the time limit; 1 without a time limit."""
         if self.minutes is None or math.isnan(self.epoch_s):
             return 1.0
         return self.minutes * 60 / self.epoch_s / self.usual_epochs
@@ -114,10 +113,9 @@ class Plan:
 
     @property
     def vocab_size(self) -> int:
-        """The size of the joint vocabulary. Without a joint vocabulary, the size of the vocabulary of each language."""
+        """The size of the joint vocabulary or, without a joint vocabulary, of each vocabulary."""
         n_words, n_characters = self.corpus.n_words, self.corpus.n_characters
-        # Each piece should occur a dozen times. This gives large vocabularies for large corpora. So the number of
-        # pieces is limited to 8 times the square root of the number of words, and to 32,000.
+        # Each piece should occur a dozen times. Large corpora get fewer pieces than this rule allows.
         largest = clamp(8 * math.sqrt(n_words), 8_000, 32_000)
         n_pieces = int(round(clamp(n_words / 12, 600, largest), -2))
         if self.corpus.joint:
@@ -136,7 +134,7 @@ class Plan:
 
     @property
     def dropout(self) -> float:
-        """The dropout rate. A short time limit lowers the rate, because a short training cannot memorize pairs."""
+        """The dropout rate. It is lower with a short time limit, because a short training cannot memorize pairs."""
         n_pairs = self.corpus.n_pairs
         if n_pairs < MEMORIZED:
             return 0.0
@@ -158,10 +156,10 @@ def sizes_for(n_pairs: int) -> list[ModelSize]:
 
 
 def fit_machine(corpus: CorpusSize, minutes: float | None, measure: Callable[[Plan], tuple[float, int]]) -> Plan:
-    """Return a plan with the largest model for which both the corpus and the time limit are sufficient.
+    """Return a plan with the largest model that suits both the corpus and the time limit.
 
-    If the time suffices for no model, the plan has the smallest model of `sizes_for`. `measure` trains on this machine
-    with the settings of a plan, and returns the seconds per epoch and the peak memory in bytes.
+    If every model is too slow, the plan has the smallest model of `sizes_for`. `measure` trains on this machine with a
+    plan. It returns the seconds per epoch and the peak memory in bytes.
     """
     for size in sizes_for(corpus.n_pairs):
         plan = Plan(corpus, size, minutes)
@@ -172,13 +170,13 @@ def fit_machine(corpus: CorpusSize, minutes: float | None, measure: Callable[[Pl
 
 
 def size_of(facts: Facts) -> CorpusSize:
-    """Return the size of the training corpus from the facts about a text that `nmt init` has split."""
-    # Two languages with different scripts share few pieces, so a joint vocabulary is of no use.
+    """Return the size of a training corpus that `nmt init` has split."""
+    # Languages with different scripts share few pieces. A joint vocabulary is of no use then.
     return CorpusSize(facts.n_train, facts.n_words, facts.n_characters, joint=facts.letter_overlap > 0.5)
 
 
 def fit_sizes(config: Config, corpus: CorpusSize) -> Config:
-    """Return the config. Sizes and rates that the user did not set are chosen for this corpus."""
+    """Return the config. Unset sizes and rates are chosen for this corpus."""
     largest = sizes_for(corpus.n_pairs)[0]
     plan = Plan(corpus._replace(joint=config.tokenizer.joint), largest)
     lr = min(largest.lr, ADAMW_LR) if config.train.optimizer == "adamw" else largest.lr
@@ -191,32 +189,28 @@ def fit_sizes(config: Config, corpus: CorpusSize) -> Config:
 
 
 def fit_validation(config: Config, steps_per_epoch: int) -> Config:
-    """Return the config. If `train.validate_every` is unset, it is set to one epoch, within 100 to 4000 steps."""
+    """Return the config. An unset `train.validate_every` becomes one epoch, within 100 to 4000 steps."""
     return with_unset(config, {"train": {"validate_every": int(clamp(steps_per_epoch, 100, 4000))}})
 
 
 class PieceCounts(NamedTuple):
-    """The number of pieces of each side of each pair of a training corpus, without EOS. One element per pair."""
+    """The lengths of the pairs of a training corpus, in pieces without EOS. One element per pair."""
 
     source: NDArray[Any]
     target: NDArray[Any]
 
 
 def fit_limit(config: Config, corpora: Sequence[PieceCounts], base: Config | None) -> Config:
-    """Return the config. If the maximum output length is unset, it is fitted to the training pairs.
+    """Return the config. An unset maximum output length is fitted to the training pairs.
 
-    The maximum output length for S source tokens is ⌈a·S⌉ + b. The slope a is `SLACK` times the ratio of target tokens
-    to source tokens in the whole corpus. If there are several corpora, perhaps in different languages, the largest
-    ratio is used. The ratio is at least 1. The intercept b is the smallest intercept with which all references are
-    within the limit, plus `MARGIN`, because new text can be longer than the references. b is at least `MIN_ROOM`.
+    The maximum for S source tokens is ⌈a·S⌉ + b. The slope a is `SLACK` times the mean ratio of target tokens to source
+    tokens, at least 1. With several corpora, the largest ratio is used. The intercept b is the smallest that suffices
+    for the references, plus `MARGIN`.
 
-    A high limit costs time: if the model does not end a translation by itself, the search goes on until the limit. With
-    a slope of 1.5, one misaligned pair of 20 and 180 pieces would raise the intercept to 150, so that such a search
-    takes 150 more steps. Most of the extreme pairs are misaligned, so one reference per `OUTLIERS` pairs may exceed the
-    limit. The pair of this reference stays in the training data.
+    A high limit costs time, because some searches go on until the limit. So one reference per `OUTLIERS` pairs may
+    exceed the limit. Most of these pairs are misaligned.
 
-    `base` is the config of the model from which training starts, if there is one. The new slope and intercept are at
-    least the slope and intercept of `base`; then `MIN_ROOM` does not apply.
+    `base` is the config of the model from which training starts. Slope and intercept are at least those of `base`.
     """
     # 1. Compute the slope. EOS counts on both sides.
     ratio = 1.0
@@ -232,8 +226,7 @@ def fit_limit(config: Config, corpora: Sequence[PieceCounts], base: Config | Non
     if "max_length_a" in config.decode.model_fields_set:
         slope = config.decode.max_length_a
 
-    # 2. Compute the intercept. Each pair needs the intercept: target length - ⌈slope * source length⌉. The `n_outliers`
-    # pairs that need the largest intercepts are ignored.
+    # 2. Compute the intercept. A pair needs target length - ⌈slope * source length⌉. Ignore the `n_outliers` largest.
     source = np.concatenate([corpus.source for corpus in corpora]) + 1
     target = np.concatenate([corpus.target for corpus in corpora]) + 1
     sorted_needed = np.sort(target - np.ceil(slope * source))
@@ -244,10 +237,10 @@ def fit_limit(config: Config, corpora: Sequence[PieceCounts], base: Config | Non
 
 
 def fit_sentences(config: Config, sources: Sequence[str]) -> Config:
-    """Return the config with the values of `decode.abbreviations` and `decode.whole_lines` that the user did not set.
+    """Return the config. Unset `decode.abbreviations` and `decode.whole_lines` are fitted to the source lines.
 
-    A model that was trained on lines of several sentences has learned to translate these sentences together, so it
-    translates whole lines. `sources` is a sample of the source lines of the training text.
+    A model that is trained on lines of several sentences learns to translate these sentences together. So it should
+    translate whole lines. `sources` is a sample of the source lines.
     """
     config = with_unset(config, {"decode": {"abbreviations": learn_abbreviations(sources)}})
     n_several = sum(len(sentence_spans(line, config.decode.abbreviations)) > 1 for line in sources)
@@ -255,9 +248,9 @@ def fit_sentences(config: Config, sources: Sequence[str]) -> Config:
 
 
 def with_unset(config: Config, values: dict[str, Any], *, what: str = "sizes chosen for this corpus") -> Config:
-    """Return the config, with `values` for those settings that the user did not set.
+    """Return the config, with `values` for settings that the user did not set.
 
-    Raises ConfigError if the new config is invalid. The error message calls the values `what`.
+    Raises ConfigError if the new config is invalid. The message calls the values `what`.
     """
     tree = config.model_dump(exclude_unset=True)
     for section, settings in values.items():
@@ -297,7 +290,7 @@ train:
 
 
 def config_text(plan: Plan, facts: Facts, run: str, root: str, languages: tuple[str, str]) -> str:
-    """Return the config as YAML, with comments that give the reasons for the values of most settings."""
+    """Return the config as YAML, with comments that give reasons for most values."""
     # 1. Write all settings except the limits of training.
     source, target = languages
     names = {"run": scalar(run), "root": scalar(root), "source": source, "target": target}
@@ -309,7 +302,7 @@ def config_text(plan: Plan, facts: Facts, run: str, root: str, languages: tuple[
     if plan.minutes:
         n_fitting = plan.minutes * 60 / plan.epoch_s
         text += f"  max_minutes: {scalar(plan.minutes)}  # as given; about {n_fitting:.0f} epochs\n"
-    if not plan.minutes or plan.n_epochs < n_fitting:  # otherwise, the time limit is reached earlier
+    if not plan.minutes or plan.n_epochs < n_fitting:  # otherwise, training reaches the time limit first
         text += f"  max_epochs: {plan.n_epochs}  # enough for {facts.n_train:,} pairs\n"
     return text
 

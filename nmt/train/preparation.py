@@ -1,7 +1,6 @@
 """The text of a training: reading and checking the corpora, dropping pairs, holding out dev pairs.
 
-Training pairs are stored in the user's cache, under a hash of the corpus files and of the settings that determine the
-pairs. The stored files are memory-mapped. Everything is checked before the first file of a run is written.
+Training pairs are stored in the user's cache, under a hash of the corpus files and settings.
 """
 
 import json
@@ -32,9 +31,9 @@ log = logging.getLogger("nmt")
 
 MAX_DEV_PAIRS = 1_000
 DEV_SHARE = 0.02  # share of the pairs of data.train that is held out if data.dev is not set
-SAMPLE_PAIRS = 200_000  # default maximum of `sample`: training a tokenizer on more pairs takes too much memory
+SAMPLE_PAIRS = 200_000  # default size of `sample`; training a tokenizer on more pairs takes too much memory
 LEXICON_PAIRS = 50_000  # maximum number of pairs from which `lexicon_of` learns translations of words
-FORMAT = 6  # version of the files in the cache; raise this number when the content of the files changes
+FORMAT = 6  # version of the files in the cache; raise it when their content changes
 
 
 @dataclass
@@ -55,14 +54,14 @@ def read_corpus(config: Config) -> TrainingText:
     # 1. Write the text into the cache, or find the text there.
     def write(directory: Path) -> None:
         write_corpus(config, directory)
-        if corpus_hashes(config) != hashes:  # the new text must not be stored under the hash of the old text
+        if corpus_hashes(config) != hashes:  # the new text must not be stored under the old hashes
             raise DataError("a file of the corpus has changed while it was read", hint="start again")
 
     seed_of_dev = None if data.dev else config.seed
     settings = [data.drop_blank, data.drop_duplicates, data.allow_bad_utf8, seed_of_dev]
     directory = cached("pairs", [FORMAT, hashes, settings], write)
     if data.glossary or data.placeholders:
-        # Use a copy of the pairs in which the texts are annotated.
+        # Use an annotated copy of the pairs.
         directory = annotated_pairs(Pairs(directory), data)
 
     # 2. Read the summary of the text.
@@ -80,7 +79,7 @@ def read_corpus(config: Config) -> TrainingText:
 
 
 def ranges_of(config: Config, last_lines: Sequence[int]) -> list[CorpusRange]:
-    """Return the range of lines of each training corpus, given the number of the last line of each corpus."""
+    """Return the range of lines of each training corpus, given the last line of each."""
     ranges = []
     for last_line, files in zip(last_lines, training_corpora(config).values(), strict=True):
         ranges.append(CorpusRange(last_line, files.languages if config.data.directions else ""))
@@ -88,7 +87,7 @@ def ranges_of(config: Config, last_lines: Sequence[int]) -> list[CorpusRange]:
 
 
 def write_corpus(config: Config, directory: Path) -> None:
-    """Write the text of the training corpora, the line numbers of the kept pairs, and a summary with the dev pairs."""
+    """Write the text of the training corpora, the line numbers of the kept pairs, and a summary."""
     # 1. Read all corpora. Dev and test pairs stay in memory; training pairs are written to disk.
     data = config.data
     dev_names = named("dev", data.dev)
@@ -118,11 +117,11 @@ def write_corpus(config: Config, directory: Path) -> None:
         notes.append(f"no data.dev: {len(dev)} pairs of train set aside for it, none of their sentences left in train")
     corpus_files.keep([directory / "lines"], kept)
 
-    # 4. Check the corpora, and count dev and test pairs that overlap with the training pairs.
+    # 4. Check the corpora. Count dev and test pairs that overlap with the training pairs.
     pairs = Pairs(directory, ranges=ranges_of(config, last_lines))
     check_corpora(dict(zip(corpora, pairs.by_corpus(), strict=True)), dev, held_out)
     in_train = digests["source"][kept], digests["target"][kept]
-    if data.directions:  # a source sentence of one direction may be a target sentence of another direction
+    if data.directions:  # a sentence can be source in one direction and target in another
         both = np.concatenate(in_train)
         in_train = (both, both)
     for name, corpus in held_out.items():
@@ -140,7 +139,7 @@ def write_corpus(config: Config, directory: Path) -> None:
 
 
 def kept_pairs(data: Data, blank: NDArray[np.bool_], digests: Digests, notes: list[str]) -> NDArray[np.bool_]:
-    """Return a mask of the pairs that are neither blank nor repeated, and add the numbers of dropped pairs to `notes`.
+    """Return a mask of the pairs that are neither blank nor repeated. Add the numbers of dropped pairs to `notes`.
 
     `blank` is a mask of the blank pairs, and `digests` has a digest of each pair.
     """
@@ -161,10 +160,10 @@ def kept_pairs(data: Data, blank: NDArray[np.bool_], digests: Digests, notes: li
 def hold_out_dev(
     pairs: Pairs, digests: dict[str, Digests], kept: NDArray[np.bool_], last_line: int, seed: int
 ) -> list[Pair]:
-    """Return random pairs of data.train as dev pairs, and remove them from the mask `kept`.
+    """Choose random pairs of data.train as dev pairs, and remove them from the mask `kept`.
 
-    All other pairs that share a sentence with a dev pair are also removed. No pair of data.mix is held out, because
-    data.mix may have text of another kind. data.train is the first corpus, up to `last_line`.
+    Pairs that share a sentence with a dev pair are removed, too. data.train is the first corpus, up to `last_line`.
+    Other corpora are not used, because their text may be of another kind.
     """
     index = np.flatnonzero(kept)
     n_train = int(kept[:last_line].sum())
@@ -185,7 +184,7 @@ def counts_of(pairs: list[Pair]) -> dict[str, Any]:
 def check_corpora(training: dict[str, Pairs], dev: list[Pair], held_out: dict[str, list[Pair]]) -> None:
     """Raise DataError if a corpus has no pairs, or if both sides of a corpus are the same text.
 
-    `training` and `dev` have the pairs that were kept. `held_out` are the dev and test corpora as they were read.
+    `training` and `dev` are the kept pairs. `held_out` are the dev and test corpora as they were read.
     """
     read: dict[str, Pairs | list[Pair]] = {**training, **held_out}
     for name, pairs in {**read, "dev": dev}.items():
@@ -194,7 +193,6 @@ def check_corpora(training: dict[str, Pairs], dev: list[Pair], held_out: dict[st
                 f"{name} has no pair that can be used",
                 hint="check its files; blank pairs, and pairs that an earlier corpus has, are dropped",
             )
-        # Dev pairs that were held out are not checked. `all` is fast: it usually stops at the first pair.
         if name in read and all(pair.source == pair.target for pair in pairs):
             hint = f"name the files of the two languages in data.{name}.source and data.{name}.target"
             raise DataError(f"data.{name}: source and target are the same text", hint=hint)
@@ -216,7 +214,7 @@ def n_shared(pairs: list[Pair], source: Digests, target: Digests) -> int:
 
 
 def sample(pairs: Pairs, size: int | None = None) -> list[Pair]:
-    """Return a random sample of at most `size` pairs, by default `SAMPLE_PAIRS`, in the order of the corpus."""
+    """Return a random sample of at most `size` pairs (default `SAMPLE_PAIRS`), in the order of the corpus."""
     n = len(pairs)
     size = size or SAMPLE_PAIRS
     if n <= size:
@@ -227,17 +225,16 @@ def sample(pairs: Pairs, size: int | None = None) -> list[Pair]:
 
 
 def annotated_pairs(pairs: Pairs, data: Data) -> Path:
-    """Return a copy of the files of `pairs` whose texts are annotated for `data.glossary` and `data.placeholders`.
+    """Return the directory of a copy of the pairs, annotated for `data.glossary` and `data.placeholders`.
 
-    In the copy, some source terms are followed by their translations, and symbols replace some spans. The copy is in
-    the cache.
+    In the copy, translations follow some source terms, and symbols replace some spans.
     """
 
     def write(directory: Path) -> None:
         shutil.copytree(
             pairs.directory, directory, dirs_exist_ok=True, ignore=shutil.ignore_patterns("source*", "target*")
         )
-        # Copy all lines, also the lines of dropped pairs, because pairs refer to texts by line numbers.
+        # Copy dropped pairs, too, because pairs refer to texts by line number.
         lexicon = lexicon_of(pairs)
         for source, target in chunks_of_lines(pairs):
             annotate(source, target, lexicon, data)
@@ -249,7 +246,7 @@ def annotated_pairs(pairs: Pairs, data: Data) -> Path:
 
 
 def lexicon_of(pairs: Pairs) -> alignment.Lexicon:
-    """Return a lexicon of words that are translations of each other, learned from a random sample of the pairs."""
+    """Return a lexicon of word translations, learned from a random sample of the pairs."""
     step = 1 + min(len(pairs), SAMPLE_PAIRS) // LEXICON_PAIRS
     sampled = sample(pairs)[::step]
     source = alignment.hash_words([pair.source for pair in sampled])
@@ -257,7 +254,7 @@ def lexicon_of(pairs: Pairs) -> alignment.Lexicon:
 
 
 def chunks_of_lines(pairs: Pairs) -> Iterator[tuple[list[str], list[str]]]:
-    """Yield the source texts and target texts of all lines in chunks. Lines of dropped pairs are included."""
+    """Yield the source texts and target texts of all lines in chunks. Dropped pairs are included."""
     n_lines = len(pairs.source)
     for start in range(0, n_lines, alignment.BATCH):
         lines = range(start, min(start + alignment.BATCH, n_lines))
@@ -266,12 +263,11 @@ def chunks_of_lines(pairs: Pairs) -> Iterator[tuple[list[str], list[str]]]:
 
 
 def annotate(source: list[str], target: list[str], lexicon: alignment.Lexicon, data: Data) -> None:
-    """Annotate the texts of a chunk of lines with terms and symbols. Changes the lists `source` and `target`."""
+    """Annotate the texts of a chunk of lines with terms and symbols, in place."""
     # 1. Find words that are translations of each other.
     links = alignment.sure_links(source, target, lexicon)
 
-    # 2. Annotate terms. For some terms, the translation of another word (one of `candidates`) is written into the
-    # annotation and into the target, so that the model learns to copy translations that it would not choose.
+    # 2. Annotate terms. Some get the translation of another word, so that the model learns to copy any translation.
     if data.glossary:
         translations = set[str]()
         for text, links_of_line in zip(target, links, strict=True):

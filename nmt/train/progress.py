@@ -1,4 +1,4 @@
-"""The progress of a training, which every checkpoint contains, and the limits on the length of a training."""
+"""The progress of a training, which every checkpoint contains, and the limits of a training."""
 
 import math
 from collections.abc import Mapping
@@ -15,16 +15,15 @@ OR_ANEW = "begin anew with --fresh (the old run is kept)"
 
 
 def is_validation(line: dict[str, Any]) -> bool:
-    """Return whether a line of metrics.jsonl has the figures on dev pairs by which models are compared."""
+    """Return whether a line of metrics.jsonl has the figures of a validation."""
     values = [line.get(name) for name in ("step", "dev_loss", "dev_nll", "dev_bleu")]
     return all(isinstance(value, int | float) for value in values)
 
 
 def ranking(line: Mapping[str, Any] | None, metric: str) -> tuple[float, ...]:
-    """Return a sort key for the figures of a validation. A larger key is better; the key of None is the smallest.
+    """Return a sort key for the figures of a validation. A larger key is better, and the key of None is the smallest.
 
-    If two BLEU scores are equal, the lower loss decides: a model has BLEU 0.00 in the first validations, but the loss
-    already falls.
+    Equal BLEU scores are ranked by loss: in the first validations, BLEU is often 0.00.
     """
     if line is None:
         return (-math.inf, -math.inf)
@@ -51,17 +50,17 @@ class Progress:
     step: NonNegativeInt = 0  # number of steps done, including skipped steps
     epoch: NonNegativeInt = 0  # epoch of the next micro-batch
     batch: NonNegativeInt = 0  # number of the next micro-batch in the epoch
-    n_tokens: int = 0  # number of target tokens in all steps that were not skipped
+    n_tokens: int = 0  # number of target tokens so far, without skipped steps
     elapsed_s: float = 0.0  # seconds of training, validations included
-    best: float | None = None  # best value of train.metric on dev pairs; a loss is negated, so that larger is better
+    best: float | None = None  # best value of train.metric on dev pairs; losses are negated, so larger is better
     best_step: int = 0  # step of the best model
     best_figures: Figures | None = None  # all figures of the best model
     n_worse: int = 0  # number of validations since the best validation
-    n_skipped: int = 0  # number of consecutive steps without a finite gradient until now
+    n_skipped: int = 0  # number of skipped steps in a row until now
     n_ranks: int = 1  # number of ranks or replicas that shared the last step; dropout depends on this number
     max_positions: NonNegativeInt = 0  # maximum positions of a micro-batch, set after memory ran out; 0: no maximum
     bf16: bool = False  # whether matmuls run in bf16; a resumed run with train.precision=auto keeps this choice
-    n_snapshots: NonNegativeInt = 0  # number of snapshots that were due by the time the last one was written
+    n_snapshots: NonNegativeInt = 0  # number of snapshots that are due so far
     finished_at: int = -1  # step at which `Trainer.finish` was called; -1 before this call
     history: list[Figures] = field(default_factory=list)  # figures of all validations, oldest first
 
@@ -82,10 +81,10 @@ def parse_progress(saved: dict[str, Any], file: Path) -> Progress:
 
 
 class Limit(NamedTuple):
-    """A limit on the length of training that is set in the config. Training ends when the first limit is reached."""
+    """A limit on training that the config sets. Training ends at the first limit that is reached."""
 
     name: str  # key of the setting in `train`
-    share: float  # the used fraction of the limit, 1 or more if the limit is reached
+    share: float  # used fraction of the limit; 1 or more at the end
     most: float  # value of the setting
 
 
@@ -94,7 +93,7 @@ def limits(settings: TrainSettings, progress: Progress, n_batches: int) -> list[
 
     An epoch has about `n_batches` batches.
     """
-    # `n_batches` is an estimate, so `batch` may exceed `n_batches`. Until the epoch is over, the part is less than 1.
+    # `n_batches` is an estimate, so `batch` may be larger. The part of an unfinished epoch stays below 1.
     part_of_epoch = min(progress.batch / n_batches, 1 - 1e-9)
     used: dict[str, float] = {
         "max_steps": progress.step,
@@ -107,7 +106,7 @@ def limits(settings: TrainSettings, progress: Progress, n_batches: int) -> list[
 
 
 def ending(settings: TrainSettings, progress: Progress, n_batches: int) -> str:
-    """Return a message that names the limits that ended a training."""
+    """Return a message that names the limits at which a training has ended."""
     reached = [limit for limit in limits(settings, progress, n_batches) if limit.share >= 1]
     ended_by = " and ".join(f"train.{limit.name}={limit.most}" for limit in reached)
     names = " and ".join(f"train.{limit.name}" for limit in reached)

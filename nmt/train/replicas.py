@@ -1,8 +1,8 @@
 """Data parallelism on a CPU: processes share one set of weights, and each process computes a part of the gradient.
 
-The first replica is the model itself, in this process. Every other replica is in a child process. A child receives its
-share of the micro-batches through a pipe, and writes its gradient into shared memory, which this process reads.
-Processes are used instead of threads, because threads would contend for the GIL.
+The first replica is the model itself, in this process. Each other replica is in a child process. A child receives
+micro-batches through a pipe, and writes its gradient into shared memory. Threads are not used, because they would
+contend for the GIL.
 """
 
 import ctypes
@@ -24,26 +24,26 @@ from nmt.errors import LostRankError
 from nmt.processes import child_variables, environment
 from nmt.train.signals import SIGNALS
 
-# A forked process starts at once, and shares a page of memory with its parent until one of the two processes writes to
-# the page. CUDA does not work in forked processes, nor do the libraries of systems other than Linux.
+# A forked process starts fast and needs little memory. CUDA does not work in forked processes.
+# On systems other than Linux, forked processes are not reliable.
 METHOD = "fork" if sys.platform == "linux" and not torch.cuda.is_available() else "spawn"
 
 
 class Replicas:
-    """The `n` replicas of a model, of which the first is the model itself.
+    """The `n` replicas of a model. The first replica is the model itself.
 
-    With several ranks, `n` must be 1, and `model` is wrapped by `distributed.parallel`. If `n` is greater than 1, the
-    weights of `model` are moved to shared memory. Then the weights must be changed in place only.
+    With several ranks, `n` must be 1. With `n` > 1, the weights are moved to shared memory and must be changed in
+    place.
     """
 
     def __init__(self, model: nn.Module, n: int = 1) -> None:
         self.model, self.n = model, n
-        self.n_torch_threads = torch.get_num_threads()  # number of threads of the optimizer and of validations
+        self.n_torch_threads = torch.get_num_threads()  # threads of the optimizer and of validations
         self.n_torch_threads_each = max(self.n_torch_threads // n, 1)
         self.trained = [p for p in model.parameters() if p.requires_grad]
         for parameter in model.parameters() if n > 1 else ():
             parameter.data = shared(parameter).copy_(parameter.data)
-        # One list per child process, with the gradient of each trained parameter. These gradients are in shared memory.
+        # The gradients of each child process, in shared memory.
         self.gradients = [list(map(shared, self.trained)) for _ in range(n - 1)]
         self.connections: list[Connection] = []
         self.processes: list[Any] = []
@@ -63,12 +63,15 @@ class Replicas:
             self.processes.append(process)
 
     def backward(self, work: Callable[..., Tensor], shares: Sequence[tuple[Any, ...]]) -> list[Tensor]:
-        """Call work(replica, *share) on all replicas in parallel, and add the gradients of all replicas.
+        """Call work(replica, *share) on all replicas in parallel, and add their gradients in `.grad` of the model.
 
-        The sum is the `.grad` of the parameters of the model. Gradients are added in a fixed order, so repeated calls
-        give the same sums, bit for bit. Returns the results of the calls in the order of `shares`. If calls fail in
-        child processes, raises the first error after the calls on all replicas have ended. Raises LostRankError if a
-        child process has ended.
+        The order of addition is fixed, so repeated calls give the same gradient, bit for bit.
+
+        Returns:
+            The results of the calls, in the order of `shares`.
+        Raises:
+            LostRankError: a child process has ended.
+            Exception: the first error in a child process, raised after all calls have ended.
         """
         self.model.zero_grad(set_to_none=True)
         answers: list[Any] = []
@@ -99,7 +102,7 @@ class Replicas:
 
 
 def shared(x: Tensor) -> Tensor:
-    """Return a tensor of zeros that is as large as `x`, in memory that is shared with processes that start later."""
+    """Return zeros of the size of `x`, in memory that later child processes share."""
     if METHOD == "spawn":
         return torch.zeros_like(x).share_memory_()  # type: ignore[no-any-return, no-untyped-call]
     memory = mmap.mmap(-1, max(x.nbytes, 1))  # `share_memory_` uses /dev/shm, which Docker limits to 64 MB
@@ -107,11 +110,11 @@ def shared(x: Tensor) -> Tensor:
 
 
 def serve(connection: Connection, other_end: Connection, model: nn.Module, gradients: list[Tensor], n: int) -> None:
-    """Run a replica in a child process: compute gradients with `n` torch threads until the pipe closes."""
-    other_end.close()  # otherwise, this copy of the parent's end would keep the pipe open after the parent ends
-    if sys.platform == "linux":  # end this process with the parent: a surviving replica would keep the run locked
+    """Run a replica in a child process, with `n` torch threads, until the pipe closes."""
+    other_end.close()  # an open copy would keep the pipe open after the parent ends
+    if sys.platform == "linux":  # end with the parent: a surviving replica would keep the run locked
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # 1 is PR_SET_PDEATHSIG
-    for number in SIGNALS:  # Ctrl-C is also sent to child processes, which the parent needs to finish the step
+    for number in SIGNALS:  # ignore Ctrl-C, because the parent must finish its step
         signal.signal(number, signal.SIG_IGN)
 
     def loop() -> None:
@@ -129,7 +132,7 @@ def serve(connection: Connection, other_end: Connection, model: nn.Module, gradi
                     answer = error
                 connection.send_bytes(pickle.dumps(answer))
 
-    # Run in a second thread: in the main thread, OpenMP would hang if the parent has used OpenMP before the fork.
+    # Use a second thread. In the main thread, OpenMP would hang if the parent used it before the fork.
     thread = threading.Thread(target=loop)
     thread.start()
     thread.join()

@@ -14,7 +14,7 @@ LINE_EVERY_S = 30.0  # seconds between two lines about steps
 
 
 class Report:
-    """A report on steps and validations. `progress` is the spent fraction of the budget when the report starts, 0-1."""
+    """A report on steps and validations. `progress` is the spent fraction of the budget at the start, 0-1."""
 
     def __init__(self, progress: float) -> None:
         self.initial = progress
@@ -22,7 +22,7 @@ class Report:
         self.recent: list[StepFigures] = []  # figures of the steps since the last line
 
     def step(self, step: int, epoch: int, lr: float, figures: StepFigures, progress: float) -> None:
-        """Add the figures of a step. Log a line with mean figures and the time that is left every `LINE_EVERY_S`.
+        """Add the figures of a step. Every `LINE_EVERY_S`, log mean figures and the time that is left.
 
         `progress` is the spent fraction of the budget, 0-1.
         """
@@ -38,10 +38,7 @@ class Report:
         self.since, self.recent = now, []
 
     def means(self, seconds: float) -> str:
-        """Return the speed, and loss and perplexity from means over the tokens of the steps in `recent`.
-
-        The steps took `seconds` seconds.
-        """
+        """Return text with loss, perplexity and speed of the `recent` steps, which took `seconds`."""
         n_tokens = sum(figures.n_tokens for figures in self.recent)
         loss = sum(figures.loss * figures.n_tokens for figures in self.recent) / n_tokens
         nll = sum(figures.nll * figures.n_tokens for figures in self.recent) / n_tokens
@@ -61,7 +58,7 @@ class Report:
             log.info("    reference    %s", reference)
             log.info("    translation  %s", translation)
 
-        # 3. Start a new interval of steps, so that the next speed does not include the time of this validation.
+        # 3. Start a new interval, so that the next speed excludes this validation.
         self.since, self.recent = time.monotonic(), []
 
 

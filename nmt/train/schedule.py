@@ -1,4 +1,4 @@
-"""The learning rate and the prediction rate, as functions of the step and of the spent fraction of the budget."""
+"""The learning rate and the prediction rate, as functions of the step and of the spent budget."""
 
 from nmt.config import TrainSettings
 
@@ -6,14 +6,14 @@ from nmt.config import TrainSettings
 def learning_rate(settings: TrainSettings, d_model: int, step: int, progress: float) -> float:
     """Return the learning rate of a step.
 
-    With lr = `train.lr`, w = `train.warmup` and the step t, which counts from 1, the schedules are:
+    The schedules, with lr = `train.lr`, w = `train.warmup` and t = `step`, counted from 1:
 
         inverse_sqrt  lr·min(t/w, √(w/t))
         constant      lr·min(t/w, 1)
         noam          lr·d_model^-0.5·min(t^-0.5, t·w^-1.5)  (Vaswani et al. 2017, equation 3)
 
-    In the last part of the budget, a fraction of `train.cooldown`, the rate is also multiplied by a factor that falls
-    linearly from 1 to 0. `progress` is the spent fraction of the budget, 0-1, or 0 if there is no budget.
+    In the last part of the budget (a fraction of `train.cooldown`), the rate also falls linearly to 0. `progress` is
+    the spent fraction of the budget, 0-1, or 0 if there is no budget.
     """
     # 1. Apply the schedule.
     warmup = settings.warmup
@@ -32,10 +32,10 @@ def learning_rate(settings: TrainSettings, d_model: int, step: int, progress: fl
 
 
 def prediction_rate(settings: TrainSettings, progress: float) -> float:
-    """Return the probability that the decoder reads a prediction of the model instead of the true token.
+    """Return the probability that the decoder reads a predicted token instead of the true token.
 
-    With scheduled sampling, the probability rises linearly with `progress`, the spent fraction of the budget, 0-1
-    (Bengio et al. 2015, section 2.4). With teacher forcing, the probability is 0.
+    With scheduled sampling, it rises linearly with `progress`, the spent fraction of the budget (Bengio et al. 2015,
+    section 2.4). With teacher forcing, it is 0.
     """
     if settings.decoder_input == "teacher_forcing":
         return 0.0

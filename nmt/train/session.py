@@ -1,6 +1,6 @@
 """The steps of `nmt train`: preparing and checking everything, then writing files and training.
 
-The first `nmt train` starts a run. The same command resumes the run later.
+The same command starts and resumes a run.
 """
 
 import logging
@@ -34,10 +34,9 @@ from nmt.train.report import clock
 
 log = logging.getLogger("nmt")
 
-SAMPLED_LINES = 10_000  # number of training lines from which `fit_sentences` learns
-# Settings that may change when a run is resumed. The paths of corpora may change, but not the contents of the files,
-# whose hashes are compared. The languages of data.train must not change: then the corpora are in another order, and the
-# order of the training pairs depends on the order of the corpora.
+SAMPLED_LINES = 10_000  # number of training lines that `fit_sentences` reads
+# Settings that may change when a run is resumed. Corpora may move, but `check_same_run` compares their contents. The
+# languages of data.train must not change, because the order of the training pairs depends on them.
 MAY_CHANGE = re.compile(
     r"run|decode\..*|train\.(?!freeze|metric|optimizer).*"
     r"|data\.(root|allow_bad_utf8|(dev|test).*|(train|mix)\..*(source|target|root))"
@@ -50,12 +49,11 @@ def prepare(config: Config, *, device: str = "auto", fresh: bool = False) -> Ses
     if config.train.deterministic:
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # cuBLAS reads this variable at its first call
         torch.use_deterministic_algorithms(True)
-    # If torchrun has restarted the ranks, the first attempt has already moved the old run aside and has begun a new run
-    # in the same directory. This attempt resumes the new run.
+    # If torchrun has restarted the ranks, the first attempt has begun the new run. Resume this run.
     fresh = fresh and not restarted()
     run = RunDirectory(config.run)
 
-    # 1. If training starts from a model, take unset settings from this model.
+    # 1. Take unset settings from the model that training starts from.
     start = find_start(config, run, fresh=fresh)
     if start:
         config = inherit(config, start)
@@ -75,7 +73,7 @@ def prepare(config: Config, *, device: str = "auto", fresh: bool = False) -> Ses
     config = fit_validation(config, math.ceil(data.n_batches / config.train.accumulate))
     log_chosen(f"chosen for {len(corpus.train):,} pairs", given, config)
 
-    # 4. Now all settings are chosen. Make the model, and load the weights that training starts from.
+    # 4. Make the model, and load the weights that training starts from.
     tokenizers = with_learned(tokenizers, start, encoded.ids[0])
     check_memory(config, tokenizers, torch_device)
     torch.manual_seed(seed_of(config.seed))
@@ -98,15 +96,14 @@ class Start(NamedTuple):
 
 
 def find_start(config: Config, run: RunDirectory, *, fresh: bool) -> Start | None:
-    """Return the newest checkpoint of the run. If the run has no checkpoint, return the model of train.init_from.
+    """Return the newest checkpoint of the run or, without a checkpoint, the model of train.init_from.
 
-    If train.init_from is not set either, return None: then a new model is trained. With `fresh`, the run is ignored.
-    Raises ModelError if the run holds a training but no checkpoint.
+    Returns None if there is neither. With `fresh`, the run is ignored. Raises ModelError if the run holds a training
+    but no checkpoint.
     """
     if not fresh:
-        # Call `holds_training` before `read_newest`. If another process writes the first checkpoint between the two
-        # calls, `read_newest` finds this checkpoint, and later an error says that the other process holds the lock. In
-        # the reverse order, a wrong error would say that the run has no checkpoint.
+        # Call `holds_training` before `read_newest`. In between, another process may write the first checkpoint.
+        # In the reverse order, this checkpoint would be reported as missing.
         was_trained = run.holds_training()
         newest = read_newest(run, prefixes=())
         if newest is not None:
@@ -126,16 +123,15 @@ def find_start(config: Config, run: RunDirectory, *, fresh: bool) -> Start | Non
 
 
 def inherit(config: Config, start: Start) -> Config:
-    """Return the config. Unset settings are taken from the model that training starts from."""
+    """Return the config. The model that training starts from provides unset settings."""
     parts: dict[str, Any] = {"model": True, "tokenizer": True, "data": INHERITED_DATA}
-    if start.resumes:  # otherwise these settings are fitted to the new corpus
+    if start.resumes:  # otherwise, these settings are fitted to the new corpus
         parts["decode"] = {"max_length_a", "max_length_b", "whole_lines", "abbreviations"}
     inherited = with_unset(
         config, start.config.model_dump(include=parts), what=f"the settings of {start.name} and those changed"
     )
 
-    # The tokenizer of the base model must have the settings of the config. (If a run is resumed, this is not checked
-    # here, but in `check_same_run`.)
+    # The tokenizer settings must be those of the base model. `check_same_run` checks a resumed run.
     if inherited.tokenizer != start.config.tokenizer and not start.resumes:
         raise ConfigError(
             f"train.init_from={start.name} brings a tokenizer that is not the one asked for",
@@ -146,7 +142,7 @@ def inherit(config: Config, start: Start) -> Config:
 
 
 def log_chosen(why: str, before: Config, after: Config) -> None:
-    """Log the fitted settings that are set in `after` but not in `before`, in the form of command-line arguments."""
+    """Log the fitted settings that are set in `after` only, as command-line arguments."""
     fitted = FITTED - dict(values(before, only_set=True)).keys()
     new = [f"{key}={value}" for key, value in values(after, only_set=True) if key in fitted]
     if new:
@@ -158,7 +154,7 @@ def find_tokenizers(
 ) -> Tokenizers:
     """Return the tokenizers of the model that training starts from.
 
-    If there is no such model, return the tokenizers of the run. If the run has no tokenizers, train new ones.
+    Without such a model, return the tokenizers of the run. If the run has none, train new ones.
     """
     if start:
         # Use the pieces of the checkpoint, but the normalization and the tag of this config.
@@ -173,10 +169,10 @@ def find_tokenizers(
 
 
 def with_learned(tokenizers: Tokenizers, start: Start | None, source: RaggedArray) -> Tokenizers:
-    """Return tokenizers that know which characters of the source side the model learns as byte pieces.
+    """Return tokenizers that know which source characters the model learns as byte pieces.
 
-    These characters are in no piece of the vocabulary, but occur in the training pairs. `source` has the source token
-    ids of the training pairs. If training starts from a model, the characters that this model has learned are added.
+    These characters occur in the training pairs, but are in no piece of the vocabulary. Characters that the starting
+    model has learned are added. `source` has the source token ids of the training pairs.
     """
     learned = set(tokenizers.source.learned_in_bytes(source.values))
     if start:
@@ -185,9 +181,13 @@ def with_learned(tokenizers: Tokenizers, start: Start | None, source: RaggedArra
 
 
 def check_same_run(run: RunDirectory, config: Config, hashes: dict[str, str]) -> None:
-    """Raise ConfigError or DataError if settings or corpora that must stay the same have changed since the run began.
+    """Check that corpora and fixed settings have not changed since the run began.
 
-    Architecture and seed must stay the same, for example. `hashes` are the present hashes of the corpora.
+    Args:
+        hashes: the present hashes of the corpora.
+    Raises:
+        ConfigError: a setting such as the architecture or the seed has changed.
+        DataError: a corpus has changed.
     """
     # 1. Compare the settings.
     before, now = dict(values(run.read_config())), dict(values(config))
@@ -200,8 +200,7 @@ def check_same_run(run: RunDirectory, config: Config, hashes: dict[str, str]) ->
         message = f"{run.path} was begun with other settings: {'; '.join(changes)}"
         raise ConfigError(message, hint=f"set them back, choose another run=PATH, or {OR_ANEW}")
 
-    # 2. Compare the contents of the training and dev corpora. If the user has deleted a damaged manifest, the old
-    # contents are not known, and the present contents are accepted.
+    # 2. Compare the contents of the training and dev corpora. Without a manifest, accept the present contents.
     known = run.read_manifest().get("data", hashes)
     differing = [name for name in {**hashes, **known} if known.get(name) != hashes.get(name)]
     other = [name for name in differing if not name.startswith("test.")]
@@ -213,8 +212,8 @@ def check_same_run(run: RunDirectory, config: Config, hashes: dict[str, str]) ->
 def train(session: Session, *, n_replicas: int | None = 1) -> Progress:
     """Write the files of the run and train to the end of the budget, as rank 0.
 
-    On a CPU, `n_replicas` processes share each step. If `n_replicas` is None, `n_fitting_replicas` chooses the number.
-    Raises the errors of `Trainer.train`, and LostRankError if another rank ends.
+    On a CPU, `n_replicas` processes share each step. If it is None, `n_fitting_replicas` chooses the number. Raises the
+    errors of `Trainer.train`, and LostRankError if another rank ends.
     """
     run, settings, n_batches = session.run, session.config.train, session.data.n_batches
     if session.fresh and (aside := run.move_aside()):
@@ -255,7 +254,7 @@ def train(session: Session, *, n_replicas: int | None = 1) -> Progress:
 
 
 def check_replicas(n: int, device: torch.device) -> None:
-    """Raise ConfigError if `n`, as set by `--replicas`, is more than 1 on a GPU or under torchrun."""
+    """Raise ConfigError if `--replicas` is more than 1 on a GPU or under torchrun."""
     if n > 1 and (device.type != "cpu" or launched().n_ranks > 1):
         raise ConfigError("--replicas share a CPU", hint="for several GPUs: torchrun -m nmt train …")
 

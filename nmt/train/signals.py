@@ -16,7 +16,7 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class Interrupted(BaseException):
-    """The exception that is raised if a signal interrupts a block that need not finish.
+    """The exception that a signal raises in a block that need not finish.
 
     It is no subclass of Exception, so that `except Exception` does not catch it.
     """
@@ -31,10 +31,9 @@ class StopRequest:
 
     @contextlib.contextmanager
     def interruptible(self) -> Iterator[None]:
-        """Let a signal raise `Interrupted` inside this block.
+        """Let a signal raise `Interrupted` inside this block. The block is a validation, which can be repeated.
 
-        The block is a validation. A validation may take minutes, and can be repeated later. Only rank 0 is interrupted.
-        The other ranks end when rank 0 ends. If another rank ended first, rank 0 would fail before it has saved.
+        Only rank 0 is interrupted. If another rank ended first, rank 0 would fail before it has saved.
         """
         try:
             self.in_interruptible = rank() == 0
@@ -47,7 +46,7 @@ class StopRequest:
 
 @contextlib.contextmanager
 def stop_signals() -> Iterator[StopRequest]:
-    """Handle Ctrl-C and SIGTERM inside this block: the signals set the `StopRequest` that the block receives."""
+    """Handle Ctrl-C and SIGTERM inside this block: a signal sets the `StopRequest`."""
     request = StopRequest()
     before: dict[signal.Signals, Any] = {}
 
@@ -61,7 +60,7 @@ def stop_signals() -> Iterator[StopRequest]:
         if request.in_interruptible:
             raise Interrupted
 
-    with contextlib.suppress(ValueError):  # raised outside the main thread: only the main thread can set handlers
+    with contextlib.suppress(ValueError):  # raised outside of the main thread
         before = {number: signal.signal(number, note) for number in SIGNALS}
     try:
         yield request

@@ -49,15 +49,16 @@ def train_step(
 ) -> StepFigures:
     """Update the weights once from several micro-batches, with the same gradient as one large batch.
 
-    All ranks receive the same micro-batches, and each rank computes its part of every micro-batch. If there is only one
-    rank, its replicas share the micro-batches (`shares_of`).
+    All ranks receive the same micro-batches, and each rank computes its part of them. Within a rank, the replicas share
+    the micro-batches (`shares_of`).
 
-    In the returned figures, gradient norm and counts are of the whole step. But loss and nll are sums over the tokens
-    of this rank, divided by the number of tokens of all ranks. So the caller has to sum loss and nll over ranks.
+    Returns:
+        The figures of the step. Loss and nll are the parts of this rank. Their sums over ranks are the means over
+        tokens.
     """
     n_tokens = sum(batch.n_target_tokens for batch in micro_batches)
-    scale = n_ranks() / n_tokens  # for a mean over tokens; n_ranks() undoes the averaging of DDP
-    # 1. All replicas compute the gradient of this rank's part; DDP adds the gradients of the ranks.
+    scale = n_ranks() / n_tokens  # for the mean over tokens; n_ranks() undoes the averaging of DDP
+    # 1. Compute the gradient of this rank's part. DDP adds the gradients of all ranks.
     parts = [batch.split(n_ranks())[rank()] for batch in micro_batches]
     first_replica = rank() * replicas.n
     arguments = []
@@ -91,8 +92,7 @@ def train_step(
 def norm_of(gradients: Sequence[Tensor]) -> Tensor:
     """Return the L2 norm over all gradients. The norm of a matrix is computed from the norms of its rows.
 
-    On a CPU, the norm that torch computes from a whole matrix takes twice as long, and has an error of 0.2 % for 30M
-    float32 elements.
+    On a CPU, a single call for the whole matrix takes twice as long. Its error is 0.2 % for 30M float32 elements.
     """
     norms = [torch.linalg.vector_norm(x, dim=-1) if x.dim() > 1 else x for x in gradients]
     return nn.utils.get_total_norm(norms)
@@ -101,11 +101,13 @@ def norm_of(gradients: Sequence[Tensor]) -> Tensor:
 def forward_backward(
     model: nn.Module, micro_batches: Sequence[Batch], options: StepOptions, scale: float, replica: int
 ) -> Tensor:
-    """Run the forward and backward passes of a replica's share of the micro-batches.
+    """Run the forward and backward passes of a replica, and add the gradients to `.grad`.
 
-    The gradient of the loss, summed over target tokens and multiplied by `scale`, is added to the `.grad` of each
-    parameter. `replica` is the index of the replica among the replicas of all ranks; dropout depends on `replica`.
-    Returns a tensor of shape (2,): loss and nll, summed over target tokens.
+    Args:
+        scale: factor of the loss, which is summed over target tokens.
+        replica: index of the replica among the replicas of all ranks; dropout depends on it.
+    Returns:
+        (2,), loss and nll, summed over target tokens.
     """
     device = next(model.parameters()).device
     total = torch.zeros(2, device=device)
@@ -134,8 +136,7 @@ def batch_loss(model: nn.Module, batch: Batch, settings: TrainSettings) -> LossS
 def shares_of(micro_batches: Sequence[Batch], n_replicas: int) -> list[list[Batch]]:
     """Return the micro-batches of each replica.
 
-    If the number of micro-batches is a multiple of `n_replicas`, the replicas get whole micro-batches. Otherwise every
-    micro-batch is split into `n_replicas` parts.
+    The replicas get whole micro-batches if the numbers divide evenly. Otherwise every micro-batch is split.
     """
     if len(micro_batches) % n_replicas == 0:
         return [list(micro_batches[i::n_replicas]) for i in range(n_replicas)]

@@ -19,14 +19,14 @@ class Pruned:
 
 
 def prune(path: Path) -> Pruned:
-    """Delete all checkpoints of a run except the newest checkpoint that can be read.
+    """Delete all checkpoints of a run except the newest one that can be read.
 
-    The snapshots are deleted if the training is finished. The model file is kept. Raises ModelError if the model file
-    is missing or damaged, or if there is no checkpoint that can be read.
+    Snapshots are deleted if the training is finished. Raises ModelError if the model file or all checkpoints cannot be
+    read.
     """
     run = RunDirectory(path)
     run.read_config()  # raises ModelError if the path is no run
-    # Check the model file before `lock` writes files. An exported model, for example, has a config but no model file.
+    # Check this before `lock` writes files. An exported model has a config, but no model file.
     if not run.model_file.is_file():
         raise ModelError(f"{run.path} has no model yet", hint="train it with `nmt train`")
     with run.lock():
@@ -36,7 +36,7 @@ def prune(path: Path) -> Pruned:
             raise ModelError(f"{run.path} has no checkpoint", hint="train it with `nmt train`")
         progress = parse_progress(newest.checkpoint.progress, run.checkpoint_file(newest.step))
 
-        # 1. Collect all checkpoints except the kept checkpoint, and the snapshots of a finished training.
+        # 1. Collect the other checkpoints, and the snapshots of a finished training.
         files = sorted(run.checkpoints.glob("step-*.damaged"))
         files += [run.checkpoint_file(step) for step in run.checkpoint_steps() if step != newest.step]
         if progress.finished_at == progress.step:

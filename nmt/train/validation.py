@@ -25,18 +25,14 @@ from nmt.translate.translator import Translator
 from nmt.translate.units import Unit
 
 N_SAMPLES = 3
-MAX_NLL = 100.0  # in nats per token; for a larger loss, the reported perplexity is exp(100) = 2.7e+43
-# Losses are compared with the loss of guessing, which is log(V) for a vocabulary of V tokens. A model has this loss if
-# it gives all tokens the same probability.
-#
-# A loss of more than 2.0 times the loss of guessing is a sign that training has diverged. The reason: label smoothing ε
-# trains the model to give each token a probability of at least ε/V. The loss of such a model is at most
-# log(V) + log(1/ε), which is below 2.0 * log(V) if V is larger than 1/ε.
+MAX_NLL = 100.0  # in nats per token; a larger loss is reported as the perplexity exp(100)
+# The loss of guessing is log(V): all V tokens of the vocabulary have the same probability.
+# A loss of more than 2.0 times this loss is a sign that training has diverged. Even a bad model should stay below it:
+# label smoothing teaches the model to give each token some probability.
 FAR_ABOVE = 2.0
-# A model has lost what it had learned if its loss rises to more than 2.0 times the loss of the previous validation, and
-# is also above the loss of guessing.
+# A model has lost what it learned if its loss more than doubles and exceeds the loss of guessing.
 COLLAPSE = 2.0
-NEAR_GUESSING = 0.8  # a model with a loss of over 0.8 times the loss of guessing has learned nothing
+NEAR_GUESSING = 0.8  # above 0.8 times the loss of guessing, a model has learned nothing
 
 
 @dataclass(frozen=True)
@@ -68,9 +64,9 @@ class Validation:
 
 
 def validate(model: Seq2Seq, tokenizers: Tokenizers, dev: Sequence[Pair], config: Config, *, bf16: bool) -> Validation:
-    """Measure a model, which must be in eval mode, on the dev pairs. Each rank computes a share of the pairs.
+    """Measure a model on the dev pairs. The model must be in eval mode. Each rank computes a share of the pairs.
 
-    Raises ModelError if the loss is NaN or infinite.
+    Raises ModelError if the loss is not finite.
     """
     # 1. Compute the losses.
     translator = Translator(TorchEngine(model), tokenizers, config)
@@ -88,7 +84,7 @@ def validate(model: Seq2Seq, tokenizers: Tokenizers, dev: Sequence[Pair], config
     hypotheses = gather_items([translation.text for translation in translations])
     calibration = Calibration.fit(chain(*gather_items(samples)))
 
-    # 3. Compute scores. Collect samples and the most frequent translation: they show whether something is wrong.
+    # 3. Compute scores. Collect samples and the most frequent translation, for the user.
     by_direction = scores_by_direction(dev, hypotheses, config)
     bleu, chrf = map(mean_score, zip(*by_direction.values(), strict=True))
     by_languages = {languages: bleu.value for languages, (bleu, _) in by_direction.items() if languages}
@@ -104,7 +100,7 @@ def validate(model: Seq2Seq, tokenizers: Tokenizers, dev: Sequence[Pair], config
 def mean_losses(
     translator: Translator, model: Seq2Seq, dev: Sequence[Pair], config: Config, *, bf16: bool
 ) -> tuple[float, float]:
-    """Return the mean losses over the pairs of all ranks, with and without label smoothing, in nats per token."""
+    """Return the mean losses over all dev pairs, with and without label smoothing, in nats per token."""
     # Sort the pairs, so that the shares of all ranks have similar lengths.
     pairs = mine(sorted(dev, key=lambda pair: len(pair.target)))
     sources = [pair.tagged_source for pair in pairs]
@@ -118,7 +114,7 @@ def mean_losses(
             nll += float(sums.nll)
             n_tokens += sums.n_tokens
     loss, nll, n_all_tokens = summed(loss, nll, n_tokens)
-    # All ranks check the same sum. If only some ranks raised an error, the other ranks would wait for these ranks.
+    # All ranks check the same sum, so that all or none of them raise the error.
     if not math.isfinite(loss):
         raise ModelError(f"the loss is {loss}", hint="check the loss of its training")
     return loss / n_all_tokens, nll / n_all_tokens
@@ -142,16 +138,16 @@ def scores_by_direction(dev: Sequence[Pair], hypotheses: Sequence[str], config: 
 
 
 def mean_score(scores: Sequence[Score]) -> Score:
-    """Return the mean of a score over several directions, with a list of the different signatures as signature."""
+    """Return the mean of a score over directions. The signature lists their different signatures."""
     signatures = dict.fromkeys(score.signature for score in scores)
     return replace(scores[0], value=mean(score.value for score in scores), signature=", ".join(signatures))
 
 
 def warnings_about(history: Sequence[dict[str, Any]], latest: Validation, n_vocab: int) -> list[str]:
-    """Return a warning for each sign in the figures that something is wrong.
+    """Return a warning for each problem that the figures show.
 
-    `history` has the figures of all validations, oldest first; `latest` is the last validation. The loss of guessing is
-    log(n_vocab).
+    `history` has the figures of all validations, oldest first, and `latest` is the last validation. The loss of
+    guessing is log(n_vocab).
     """
     messages = []
 
@@ -169,7 +165,7 @@ def warnings_about(history: Sequence[dict[str, Any]], latest: Validation, n_voca
     place = "above chance" if losses[-1] >= guessing else "hardly below chance"
     reached = f"dev loss is {readable(losses[-1])} after {history[-1]['step']} steps, {place} ({guessing:.2f})"
     if has_diverged(losses, guessing):
-        # The checks below would draw wrong conclusions from these losses, such as that the model memorizes its data.
+        # Stop here. The checks below would draw wrong conclusions from these losses.
         messages.append(f"{reached}: the training diverged; lower train.lr or raise train.warmup")
         return messages
 
@@ -187,11 +183,11 @@ def warnings_about(history: Sequence[dict[str, Any]], latest: Validation, n_voca
 def has_diverged(losses: Sequence[float], guessing: float) -> bool:
     """Return whether the training has diverged: the model is hardly better than guessing, and its loss has jumped.
 
-    A model that memorizes the training corpus may also become worse than guessing, but then the dev loss rises slowly.
-    `losses` are the dev losses of all validations, and `guessing` is the loss of guessing.
+    The dev loss of a model that memorizes the training corpus rises slowly, without jumps. `losses` are the dev losses
+    of all validations, and `guessing` is the loss of guessing.
     """
     if losses[-1] <= NEAR_GUESSING * guessing:
         return False
-    # The first loss was far too high, or the model has lost what it had learned.
+    # The model has lost what it learned, or its first loss was far too high.
     collapsed = any(after > max(guessing, COLLAPSE * before) for before, after in pairwise(losses))
     return collapsed or losses[0] > FAR_ABOVE * guessing

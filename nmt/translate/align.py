@@ -6,8 +6,7 @@ spellings. The sums are normalized over source words and, separately, over targe
 distributions is the score. The best source word of each target word and the best target word of each source word are
 merged by grow-diagonal (Koehn et al. 2003). nmt/insight/README.md compares other methods.
 
-Alignments for markup also multiply the attention from a target token to a source word by the log-probability that the
-token loses if this word is deleted from the source, see `losses_without`.
+Alignments for markup also multiply the attention to a source word by the loss without this word, see `losses_without`.
 """
 
 import logging
@@ -29,8 +28,7 @@ log = logging.getLogger("nmt")
 # The weight of similar spelling. It was tuned on 300 pairs of Multi30k de-en, with links from co-occurrence statistics.
 ALIKE = 30.0
 MIN_SHARE = 0.01  # `Shares` contain only values of p(source word | target word) above this number
-# Shares are rounded to this many digits, so that rounding errors of the engine, which depend on the batch, break no
-# ties.
+# Shares are rounded to this many digits. The engine's rounding errors depend on the batch, and would break ties.
 SHARE_DIGITS = 6
 MAX_DELETED = 100  # maximum number of source words for `losses_without`, which scores the target once per source word
 LOSS_WINDOW = 100  # number of pairs that are passed to `losses_without` together; this limits memory
@@ -105,9 +103,9 @@ def score_window(
 ) -> list[Matrix]:
     """Return the `word_scores` of each pair.
 
-    If a side of a pair is blank or too long for the model, the pair gets an empty matrix. A warning names a pair that
-    is too long. `numbers` are the line numbers of the pairs for these warnings. With `with_losses`, attention is
-    multiplied by `losses_without`. Raises InputError if the model has no attention.
+    A pair with a side that is blank or too long for the model gets an empty matrix. A warning names a pair that is too
+    long by its line number in `numbers`. With `with_losses`, attention is multiplied by `losses_without`. Raises
+    InputError if the model has no attention.
     """
     # 1. Encode the pairs that can be aligned.
     limit = engine.max_length - 1
@@ -232,8 +230,7 @@ def links(matrix: Matrix) -> Links:
 def grow_diagonal(first: set[tuple[int, int]], second: set[tuple[int, int]]) -> set[tuple[int, int]]:
     """Return the intersection of two alignments, extended by links from their union.
 
-    A link of the union is added if it is adjacent to a link that the result already has, and if the result has no other
-    link of the same source word or no other link of the same target word.
+    A link of the union is added if it is adjacent to a link of the result, and if one of its words has no link yet.
     """
     grown = first & second
     candidates = sorted(first ^ second)

@@ -1,6 +1,6 @@
 """The step that changes headlines to sentence case, and restores the case of the headline in the translation.
 
-If the model has not learned a character, the step also replaces this character by a similar one.
+The step also replaces characters that the model has not learned by similar ones.
 """
 
 from collections.abc import Callable

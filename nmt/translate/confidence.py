@@ -1,15 +1,14 @@
 """Estimates of the quality of a translation: the confidence of each word and line, and signs of hallucination.
 
-A word of a translation is right if the reference contains the word. Punctuation around words is ignored. If the
-translation contains a word more often than the reference, only as many occurrences as the reference has are right. The
-confidence of a word is an estimate of the probability that the word is right, by logistic regression (Platt 1999):
+A word of a translation is right if it is equal to a word of the reference. Each word of the reference counts only once.
+Punctuation around words is ignored. The confidence of a word is the estimated probability that it is right (Platt
+1999):
 
     logit(confidence) = word · logit(p) + line · logit(q) + bias
 
 p is the product of the probabilities of the word's pieces. q is the geometric mean of the probabilities of all pieces
-of the line, EOS included. `word`, `line` and `bias` are the coefficients. Every validation fits the coefficients to the
-translations of the dev corpus, and stores them in the model file. The confidence of a line is the mean of the
-confidences of its words, which is the expected share of right words.
+of the line, EOS included. Every validation fits the coefficients `word`, `line` and `bias` to the translations of the
+dev corpus. The confidence of a line is the mean confidence of its words.
 """
 
 import logging
@@ -42,9 +41,9 @@ Sample = tuple[float, float, bool]  # for one word: logit(p), logit(q), and whet
 
 
 class Word(NamedTuple):
-    """A word of a hypothesis, with the punctuation around the word: `text` is `hypothesis.text[start:end]`."""
+    """A word of a hypothesis, with the punctuation around the word."""
 
-    text: str
+    text: str  # `hypothesis.text[start:end]`
     start: int
     end: int
     confidence: float  # 0-1
@@ -59,7 +58,7 @@ class Calibration(NamedTuple):
 
     @classmethod
     def of(cls, progress: Mapping[str, Any]) -> "Calibration":
-        """Return the calibration in the training progress of a model file, or the default if `progress` has none."""
+        """Return the calibration in the training progress of a model file, or else the default."""
         match progress.get("best_figures"):
             case {"confidence": [float(), float(), float()] as figures}:
                 return cls(*figures)
@@ -90,7 +89,7 @@ class Calibration(NamedTuple):
 
 
 def words_of(translator: Translator, hypothesis: TextHypothesis) -> list[Word]:
-    """Return the words of a hypothesis with their confidences. The words contain all of the text except white space.
+    """Return the words of a hypothesis with their confidences.
 
     The hypothesis must have log-probabilities.
     """
@@ -108,9 +107,9 @@ def confidence_of(words: Sequence[Word]) -> float:
 
 
 def doubts(translator: Translator, translation: Translation, least: float) -> list[str]:
-    """Log and return the reasons why the best hypothesis of a line is doubtful. Without a reason, the list is empty.
+    """Log and return the reasons to doubt the best hypothesis of a line.
 
-    A confidence of the line below `least` is one of the reasons.
+    `least` is the lowest confidence that gives no reason for doubt.
     """
     best = translation.hypotheses[0]
     reasons = []
@@ -129,7 +128,7 @@ def doubts(translator: Translator, translation: Translation, least: float) -> li
 
 def samples_of(translator: Translator, hypothesis: TextHypothesis, reference: str) -> list[Sample]:
     """Return a sample for `Calibration.fit` for each word of a hypothesis."""
-    # For each word, count the occurrences in the reference that no word of the hypothesis has matched yet.
+    # For each word, the number of its occurrences in the reference that are not matched yet.
     n_left = Counter(WordText.split(reference).bare_words)
     words = WordText.split(hypothesis.text).bare_words
     samples = []
@@ -150,7 +149,7 @@ def logits_of(translator: Translator, hypothesis: TextHypothesis) -> list[tuple[
     logits = []
     for word in WordText.split(text).spans:
         word_start, word_end = bare_span(text, word)
-        # Use the pieces that overlap the word itself, and leave out the pieces of the punctuation around the word.
+        # Use the pieces of the word, but not those of the punctuation around it.
         log_prob = 0.0
         for piece_log_prob, (start, end) in zip(log_probs, spans, strict=True):
             if start < word_end and word_start < end:
@@ -168,7 +167,7 @@ def logit(log_prob: float) -> float:
 def spans_of_pieces(translator: Translator, hypothesis: TextHypothesis) -> list[Span]:
     """Return the span of each piece in the text of a hypothesis. EOS and pieces that the text lacks get empty spans."""
     written, spans = translator.tokenizers.target.decode_spans(hypothesis.tokens)
-    # Steps after the search may have changed the text: they change the case of headlines, and restore placeholders.
+    # The steps after the search may have changed the text. For example, they restore placeholders.
     written, text = written.lower(), hypothesis.text.lower()
     if written == text:
         return spans
@@ -182,9 +181,9 @@ def spans_of_pieces(translator: Translator, hypothesis: TextHypothesis) -> list[
 
 
 def equal_characters(old: str, new: str) -> dict[int, int]:
-    """Return a dict from the index of a character in `old` to the index of the same character in `new`.
+    """Map indices of characters in `old` to indices of the same characters in `new`.
 
-    The dict contains the characters of the words that both texts have in the same order.
+    The result covers the words that both texts have in the same order.
     """
     old_units = list(UNIT.finditer(old))
     new_units = list(UNIT.finditer(new))

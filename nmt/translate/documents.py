@@ -37,21 +37,21 @@ TMX = """<?xml version="1.0" encoding="utf-8"?><tmx version="1.4"><header creati
 segtype="sentence" o-tmf="nmt" adminlang="en" srclang="{}" datatype="plaintext"/><body>"""
 NOT_XML = re.compile(r"[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # a character that XML does not allow
 
-# A function that gets an iterable of translations and their number, and yields the same translations. A progress bar is
-# such a function.
+# A function that yields the translations that it gets, such as a progress bar.
+# The second argument is the number of translations.
 Watch = Callable[[Iterable[Translation], int], Iterable[Translation]]
 
 
 def translate_path(translator: Translator, source: Path, output: Path, resume: bool = False, **arguments: Any) -> None:
-    """Translate a document, or translate all documents below a folder into another folder; see `translate_file`.
+    """Translate a document, or all documents below a folder into another folder; see `translate_file`.
 
-    In a folder, an error in a document is logged, and the other documents are translated. With `resume`, documents
-    whose translation is not older than the document are skipped. Raises NmtError at the end if a document had an error.
+    In a folder, `resume` skips documents with an up-to-date translation. After an error in a document, the others are
+    still translated, and NmtError is raised at the end.
     """
     if not source.is_dir():
         translate_file(translator, source, output, **arguments)
         return
-    # 1. If the output folder is below the source folder, leave out the translations that an earlier run wrote there.
+    # 1. Find the documents. The output folder may be below the source folder, so leave out what it contains.
     paths = [path for path in documents_below(source) if not path.resolve().is_relative_to(output.resolve())]
     if not paths:
         raise InputError(f"{source} has no documents outside of {output}", hint=f"they end in {', '.join(SUFFIXES)}")
@@ -86,7 +86,7 @@ def documents_below(folder: Path) -> list[Path]:
 
     paths: list[Path] = []
     for directory, _, names in os.walk(folder, onerror=refuse):
-        # Office writes a file whose name begins with ~$ while a document is open.
+        # While a document is open, Office keeps a file beside it. The name of this file begins with ~$.
         paths += [Path(directory, name) for name in names if not name.startswith("~$")]
     return sorted(path for path in paths if path.suffix.lower() in SUFFIXES and path.is_file())
 
@@ -96,12 +96,12 @@ def translate_file(
 ) -> None:
     """Translate the document `source`, and write the translated document to `output`.
 
-    With `bilingual`, the output contains pairs of sentences instead of the document, see `as_pairs`. If the document is
-    damaged or too large, InputError is raised, and nothing is written.
-
     Args:
         watch: a function through which all translations pass, see `Watch`.
+        bilingual: whether to write pairs of sentences instead of the document, see `as_pairs`.
         arguments: keyword arguments of `Translator.translate_lines`, and `column`, see `DocumentTranslation`.
+    Raises:
+        InputError: the document is damaged or too large. Nothing is written.
     """
     suffix = source.suffix.lower()
     suffixes = (".tmx", ".tsv") if bilingual else (suffix,)
@@ -115,7 +115,7 @@ def translate_file(
         if output.exists() and output.samefile(source):
             raise InputError(f"{source} would be overwritten", hint="give another name after -o")
         content = read_capped(source, MAX_FILE_BYTES)
-    # 3. Open the output before the translation, so that an output that cannot be written causes an early error.
+    # 3. Open the output first. If this fails, no time was lost on the translation.
     with atomic_writer(output) as file:
         document = DocumentTranslation(translator, source, suffix, content, MAX_TEXT_BYTES, **arguments)
         if bilingual:
@@ -128,9 +128,9 @@ def translate_file(
 
 
 def as_pairs(translator: Translator, output: Path, translations: Iterable[Translation]) -> Iterator[str]:
-    """Yield the lines of a file that has sentences and their translations.
+    """Yield the lines of a file with sentences and their translations.
 
-    The suffix of `output` determines the format: TMX 1.4, or for .tsv two columns.
+    The format is TMX 1.4, or two columns if `output` ends in .tsv.
     """
     pairs = chain.from_iterable(translation.sentence_pairs for translation in translations)
     if output.suffix.lower() == ".tsv":
@@ -149,7 +149,7 @@ def as_pairs(translator: Translator, output: Path, translations: Iterable[Transl
 class DocumentTranslation:
     """The translation of a document: `translations` translates all units, then `content` returns the new document.
 
-    A caller that has other work to do during the translation can set `between_segments`.
+    To do other work during the translation, set `nmt.documents.markup.between_segments`.
     """
 
     def __init__(
@@ -167,7 +167,7 @@ class DocumentTranslation:
         Args:
             title: the name of the document in messages.
             max_text: maximum size of all texts of the document, in bytes.
-            column: the name of the column of a CSV file that is translated.
+            column: the name of the column to translate in a CSV file.
             arguments: keyword arguments of `Translator.translate_lines`.
         Raises:
             InputError: the document is damaged or too large.
@@ -212,7 +212,7 @@ class DocumentTranslation:
                 for translation in watch(self.translator.translate_lines(units, **self.arguments), len(units)):
                     translations.append(translation)
                     yield translation
-            # 3. Write the translations into the texts. The next format parses the texts that this format has written.
+            # 3. Write the translations into the texts. The next format parses the new texts.
             for name, parts in documents.items():
                 n_units = sum(isinstance(part, Segment) for part in parts)
                 self.texts[name] = written(parts, translations[:n_units])
@@ -221,7 +221,7 @@ class DocumentTranslation:
     def units_of(self, parts: Sequence[Part], markup: Format, first: int) -> list[Unit]:
         """Return the units of a text, numbered from `first`. In plain text, the number of a unit is its line number.
 
-        So the units of plain text have the same random seeds and messages as the lines that `nmt translate` reads.
+        So a text gets the same random seeds and messages as the lines that `nmt translate` reads.
         """
         units = []
         number = first

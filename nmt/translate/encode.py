@@ -58,7 +58,7 @@ class Encoding:
         return translations
 
     def decoded(self, n_best: NBest) -> list[TextHypothesis]:
-        """Return the hypotheses of a request with texts and, if the option `scores` is set, with pieces."""
+        """Return the hypotheses of a request with their texts. With the option `scores`, they also have pieces."""
         hypotheses = []
         for hypothesis in n_best:
             tokens = hypothesis.tokens
@@ -71,7 +71,7 @@ class Encoding:
         return hypotheses
 
     def preview(self, tokens: dict[int, list[int]]) -> list[str]:
-        """Return the text so far of each unit, given the tokens so far of each request that the search has begun."""
+        """Return the unfinished text of each unit, given the tokens of the requests that the search has begun."""
         texts = []
         first = 0
         for n_requests in self.n_requests:
@@ -110,7 +110,7 @@ def requests_of(unit: Unit, tokens: list[int], tokenizer: Tokenizer, max_length:
 
 
 def place_of(unit: Unit, part: int = 0) -> tuple[int, ...]:
-    """Return the numbers from which the random seed of a part of a sentence is computed.
+    """Return the numbers that determine the random seed of a part of a sentence.
 
     A line of text has the same numbers as a line of markup with a single unit.
     """
@@ -135,7 +135,7 @@ def cut(text: str, tokenizer: Tokenizer, max_length: int) -> list[list[int]]:
         parts.append([])
         for word in sentence.split():
             tokens = tokenizer.encode_untagged(word)
-            # Only a word that is longer than a part has several chunks of tokens.
+            # Only a word that is longer than a part is split.
             for first in range(0, len(tokens), max_length):
                 pieces = tokens[first : first + max_length]
                 if len(parts[-1]) + len(pieces) > max_length:

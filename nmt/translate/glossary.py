@@ -1,7 +1,7 @@
 """Glossaries: terms whose translations are given.
 
-The step `Glossary` writes the target term after each source term, for a model that was trained to read such terms. With
-any model, the torch engine can search for translations that contain the target terms, see `require_terms`.
+A model can be trained to read target terms. For such a model, the step `Glossary` writes the target term after each
+source term. For other models, the torch engine searches for translations with these terms, see `require_terms`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -31,7 +31,7 @@ class Glossary(Step):
 
     def restore(self, translations: list[Translation]) -> list[Translation]:
         for translation, unit in zip(translations, self.units, strict=True):
-            # The source that is returned with a translation has no target terms.
+            # Return the source without target terms.
             translation.source = unit.text
         return translations
 

@@ -45,21 +45,20 @@ def load(
     """Load a translator from a run directory, a model file or an export to CTranslate2.
 
     Args:
-        path: the path of a run, model file or export; or a sequence of runs and model files, which form an ensemble.
+        path: a run, a model file or an export. A sequence of runs and model files forms an ensemble.
         device: `auto` is cuda if there is such a device, else mps, else cpu.
-        precision: None is fp32, and for an export, the precision of the export. bf16 (on some hardware) and int8 (on
-            CPUs) are faster but less exact.
-        engine: `auto` is CTranslate2 on a CPU if CTranslate2 supports the model, else torch. None is the engine in the
-            config of the model, which is `auto` by default.
+        precision: bf16 (on some hardware) and int8 (on CPUs) are faster but less exact. None is fp32, or the precision
+            of an export.
+        engine: `auto` is CTranslate2 on a CPU if it supports the model, else torch. None is the engine in the config of
+            the model.
     Raises:
-        ModelError: the model is missing, damaged or of another engine, or the tokenizer of the model differs from the
-            tokenizer of the run or of the other models of the ensemble.
+        ModelError: a model is missing, damaged or of another engine, or the tokenizers differ.
         ConfigError: the device is missing or does not support the precision.
     """
     paths = [Path(path)] if isinstance(path, Path | str) else [Path(model_path) for model_path in path]
     if not paths:
         raise ModelError("no model was named", hint="give the path of a run")
-    # 1. Check the arguments. Python code can pass any value, unlike the command line, which allows only known values.
+    # 1. Check the arguments, because Python code can pass any value.
     for name, value, choices in (("precision", precision, Precision), ("engine", engine, EngineName)):
         if value is not None and value not in get_args(choices):
             raise ConfigError(f"unknown {name} {value!r}", hint=f"choose one of {', '.join(get_args(choices))}")
@@ -77,7 +76,7 @@ def load(
     engine = engine or configs[0].decode.engine
     reason = needs_torch(configs, device, precision, engine)
     if not reason:
-        # If CTranslate2 fails, torch translates, unless CTranslate2 or int8 was chosen.
+        # If CTranslate2 fails, torch takes over. But torch has no int8, and a chosen engine is not replaced.
         try:
             return load_converted(paths[0], precision or "fp32", headers[0][1])
         except NmtError as error:

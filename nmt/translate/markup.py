@@ -27,7 +27,7 @@ def units_of(parts: Sequence[Part], markup: Format, number: int) -> list[Unit]:
 def written(parts: Sequence[Part], translations: Sequence[Translation], rank: int = 0) -> str:
     """Return a parsed text with the translations of its units.
 
-    `rank` is the index of the hypothesis that is used from each translation; the best hypothesis has index 0.
+    `rank` chooses the hypothesis of each translation. The best one has rank 0.
     """
     pieces = []
     n_written = 0

@@ -1,8 +1,7 @@
 """The step that replaces placeholders by symbols, and also words with characters that the model cannot read.
 
-`nmt.text.placeholders` finds these spans. The step writes every replaced span into the translation exactly once, even
-if the model has left out or repeated the symbol of the span. A missing span is inserted at the place that word
-alignments indicate. Without such a place, the span is put at the end, with a warning.
+Every replaced span is written into the translation exactly once. If the model has left out its symbol, word alignments
+show where the span belongs. If they do not, the span is put at the end, with a warning.
 """
 
 import logging
@@ -26,16 +25,16 @@ log = logging.getLogger("nmt")
 
 
 class Place(NamedTuple):
-    """The place where a missing span is inserted: the span replaces `text[start:end]` of the translation."""
+    """The place of a missing span in the translation. The span replaces `text[start:end]`."""
 
     start: int
     end: int
-    touches_left: bool = False  # whether there is no space on the left of the span
-    touches_right: bool = False  # whether there is no space on the right of the span
+    touches_left: bool = False  # whether the span follows the text on its left without a space
+    touches_right: bool = False  # whether the text on the right follows the span without a space
 
 
 class Incomplete(NamedTuple):
-    """A hypothesis of a masked sentence that lacks spans. The hypothesis has no surplus symbols."""
+    """A hypothesis of a masked sentence that lacks spans."""
 
     number: int  # number of the line
     mask: Masked
@@ -82,8 +81,7 @@ class Placeholders(Step):
     def masked(self, text: str) -> Masked | None:
         """Mask a text, or return None if there is nothing to mask.
 
-        Before the text is masked, unknown characters are replaced by known characters that have the same meaning in
-        Unicode (NFC, NFKC).
+        First, unknown characters are replaced by known equivalents in Unicode (NFC, NFKC).
         """
         unknown = self.unknown(text)
         if is_blank(text) or not (unknown or self.patterns):
@@ -132,7 +130,7 @@ def alignable(text: str) -> WordText:
 
 
 def with_missing(item: Incomplete, links: Links) -> str:
-    """Return the text of a hypothesis, after the missing spans have been inserted."""
+    """Return the text of a hypothesis with its missing spans."""
     kept, text = item.mask.kept, item.hypothesis.text
     # 1. Find a place for each missing span. A span without a place goes to the end, before the final punctuation.
     places = places_of(item, links)
@@ -154,15 +152,13 @@ def places_of(item: Incomplete, links: Links) -> dict[int, Place]:
     """Return the place of each missing span in the translation. A span whose place is unknown is left out.
 
     1. A number replaces the target words that are linked only to the number, such as its spelling in letters.
-    2. A span that was removed at the beginning or end of the source line is put at the same end of the translation.
-    3. Any other span goes after the target words of the nearest linked source word before the span. If there is no such
-       source word, or if the span touches only the next source word, the span goes before the target words of the
-       nearest linked source word after the span. A span that touches a source word, such as a bracket, also touches the
-       target words of this source word.
+    2. A span removed at the start of the line goes to the start of the translation, and the same at the end.
+    3. Any other span goes after the translation of the nearest linked word before it. If there is no such word, or if
+       the span touches only the next word, it goes before the translation of the nearest linked word after it.
     """
     mask, text = item.mask, item.hypothesis.text
     source, target = alignable(mask.text).spans, alignable(text).spans
-    # For each missing span, find the words of the mark (a symbol or number) in the masked source. Some spans have none.
+    # For each missing span, find its symbol or number in the masked source. Some spans have none.
     masked_words = {i: indices_between(source, *mask.kept[i].span) for i in item.missing}
     lost = set(chain.from_iterable(masked_words.values()))
     places: dict[int, Place] = {}
@@ -179,7 +175,7 @@ def places_of(item: Incomplete, links: Links) -> dict[int, Place]:
                 places[i] = Place(target[became[0]][0], target[became[-1]][1])
                 lost.difference_update(words)
                 continue
-        # 2. If the span was removed at the beginning or end of the line, put it at the same end of the translation.
+        # 2. A span removed at the start of the line goes to the start of the translation, and the same at the end.
         start, end = kept.span
         head, tail = mask.text[:start].strip(), mask.text[end:].strip()
         if not kept.mark and not head:
@@ -193,7 +189,7 @@ def places_of(item: Incomplete, links: Links) -> dict[int, Place]:
         touches_right = bool(IN_WORD.match(kept.after)) and words.stop in sources
         before = [t for s, t in links if s < words.start and s not in lost]
         after = [t for s, t in links if s >= words.stop and s not in lost]
-        # Put the span after the translation of the word before, unless the span touches only the next word.
+        # Prefer the translation of the word before. But a span that touches only the next word stays with it.
         if before and (touches_left or not touches_right):
             at = target[before[-1]][1]
             places[i] = Place(at, at, touches_left=touches_left)

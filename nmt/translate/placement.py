@@ -20,7 +20,7 @@ EDGE = regex.compile(WORD_EDGE)
 
 
 class TaggedPair:
-    """A unit with markup and one hypothesis of the unit: both texts with their sentences, words and word alignment."""
+    """A unit with markup, and one of its hypotheses. `nmt.translate.tags` sets the links and shares."""
 
     def __init__(self, markup: Markup, translation: Translation, hypothesis: TextHypothesis) -> None:
         self.markup = markup
@@ -51,22 +51,22 @@ def word_spans(text: str, cuts: Iterable[int] = ()) -> list[Span]:
 
 @dataclass
 class PlacedElement:
-    """An element, its interval of target words, and the start and end of this interval in the target text."""
+    """An element and its place in the translation."""
 
     element: Element
-    words: range
-    start: int
+    words: range  # indices of target words
+    start: int  # the span of these words in the target text
     end: int
 
     def nearer_edge(self, at: int) -> int:
-        """Return the position `at` if it is not before the end of the element, else the nearer edge of the element."""
+        """Move a position that is inside of the element to the nearer edge."""
         if at >= self.end:
             return at
         return self.start if at - self.start < self.end - at else self.end
 
 
 class Placement:
-    """A search for the target words of each element of a pair, and the writing of the tags around these words."""
+    """A writer of tags, which finds the target words of each element of a pair."""
 
     def __init__(self, pair: TaggedPair) -> None:
         self.pair = pair
@@ -132,19 +132,19 @@ class Placement:
     def copied(
         self, element: Element, parent: PlacedElement, free: set[int], search_from: Counter[str]
     ) -> PlacedElement | None:
-        """Place an element that is copied, such as code, at its text in the translation, if the words there are free.
+        """Place a copied element, such as code, where the translation contains its text.
 
-        Returns None if the element has no text to copy, or if there is no such place.
+        Returns None if there is no such place, or if its words are not free.
         """
-        # Only the text of an element that is copied can be found in the translation.
+        # The text of any other element is translated, so it is not searched for.
         content = self.pair.source[element.start : element.end]
         if element.verbatim is None or not content.strip():
             return None
-        # The second of two equal elements is searched for after the first one.
+        # Equal elements are found one after the other, from left to right.
         first_character = max(search_from[content], parent.start)
         for match in regex.compile(regex.escape(content)).finditer(self.pair.target, first_character, parent.end):
             search_from[content] = match.end()
-            # The match must not overlap another element, and must not split a word that is not linked to the element.
+            # The match must not overlap another element. `cuts_a_word` tells which words it may split.
             words = self.overlapped_words(match.span())
             if free.issuperset(words) and not self.cuts_a_word(element, match.span(), words):
                 return PlacedElement(element, words, match.start(), match.end())
@@ -157,33 +157,33 @@ class Placement:
         return range(first, bisect_left(self.pair.target_words, end, key=lambda word: word[0]))
 
     def cuts_a_word(self, element: Element, span: Span, words: range) -> bool:
-        """Return whether a target span for a copied element splits a word that the element may not split.
+        """Return whether a copied element at this target span splits a word that it may not split.
 
-        An edge may split a target word that is linked to a word of the element, as in l'`option`. An edge that
-        splits a word in the source may split any target word.
+        It may split a word that is linked to the element, as in l'`option`. An edge that splits a source word may also
+        split any target word.
         """
         start, end = span
         first, last = words[0], words[-1]
         return self.cuts_at(element, element.start, start, first) or self.cuts_at(element, element.end, end, last)
 
     def cuts_at(self, element: Element, source_edge: int, target_edge: int, word: int) -> bool:
-        """Return whether an edge of an element splits a target word that it may not split, see `cuts_a_word`."""
+        """Return the result of `cuts_a_word` for one edge of the element."""
         start, end = self.pair.target_words[word]
         if not start < target_edge < end:
             return False
-        # The edge may split the word if it also splits a source word, or if the word is linked to the element.
+        # The edge may split the word in these two cases.
         cuts_in_source = not EDGE.match(self.pair.source, source_edge)
         own_words = self.source_words(element)
         is_own = any(s in own_words for s in self.linked_sources[word])
         return not cuts_in_source and not is_own
 
     def by_links(self, element: Element, parent: PlacedElement, free: set[int]) -> PlacedElement | None:
-        """Place an element around the target words that are linked to the source words of the element.
+        """Place an element around the target words that are linked to its source words.
 
         Returns None if there are no such target words.
         """
-        # 1. Use all target words of the parent if they are all free and the element has all source words of the parent.
-        # Otherwise, use the best interval.
+        # 1. Choose the words. An element with all source words of its parent gets all target words of the parent, if
+        # they are free.
         own_words = self.source_words(element)
         parent_words = self.source_words(parent.element)
         if own_words == parent_words and len(free) == len(parent.words):
@@ -200,14 +200,14 @@ class Placement:
         return PlacedElement(element, interval, start, end)
 
     def source_words(self, element: Element) -> range:
-        """Return the indices of the source words of an element. Words are split at tags, so no word is partly in it."""
+        """Return the indices of the source words of an element. No word is partly in it, as words are split at tags."""
         return indices_between(self.pair.source_words, element.start, element.end)
 
     def best_interval(self, own_words: range, free: set[int], *, only_own: bool) -> range:
-        """Return the interval of free target words that maximizes the sum of p(`own_words` | target word) - 0.5.
+        """Return the interval of free target words with the largest sum of p(`own_words` | target word) - 0.5.
 
-        If no probability is over 0.5, return the best single word that is linked to `own_words`, or an empty range if
-        there is no such word. With `only_own`, all words of the interval are linked only to words in `own_words`.
+        If no probability is over 0.5, return the best single word with a link to `own_words`, or an empty range.
+        `only_own` excludes words that have no links, or links to other words.
         """
         targets: list[int] = []
         for s in own_words:
@@ -218,7 +218,7 @@ class Placement:
         start = min(targets)
         best, best_total, total = range(0), -1.0, 0.0
         for t in range(start, max(targets) + 1):
-            # The word belongs to the element if it has links, and all of them are to words of the element.
+            # The word belongs to the element if all of its links are to words of the element.
             sources = self.linked_sources[t]
             n_own = sum(s in own_words for s in sources)
             is_own = n_own > 0 and n_own == len(sources)
@@ -237,10 +237,10 @@ class Placement:
     def extended(
         self, interval: range, own_words: range, parent_words: range, parent_interval: range, free: set[int]
     ) -> range:
-        """Extend the interval of an element over unlinked words to an edge of the parent's interval.
+        """Extend the interval of an element over unlinked words to the edges of the parent's interval.
 
-        The interval is extended to the left if the element and the parent begin with the same source word, and to the
-        right if they end with the same source word.
+        It is extended to the left if element and parent begin with the same source word, and to the right if they end
+        with the same one.
         """
         start, stop = interval.start, interval.stop
         # The words between the interval and the edges of the parent's interval.
@@ -259,15 +259,15 @@ class Placement:
     def position(self, element: Element, words: range) -> int:
         """Return the target position of an element without linked words. `words` are the target words of its parent.
 
-        An element that touches only the source word before the element goes after the translation of this word. Any
-        other element goes before the translation of the next source word.
+        The element goes before the translation of the next word. If it touches only the word before, it goes after the
+        translation of that word.
         """
         # 1. Find the target words of the source words around the element.
         n_before = bisect_right(self.pair.source_words, element.start, key=lambda word: word[1])
         before = self.targets_in(n_before - 1, words)
         after = self.targets_in(n_before, words)
-        # 2. If the element touches only the word before, or if the next word has no links, put the element after the
-        # translation of the word before. Otherwise, put the element before the translation of the next word.
+        # 2. Put the element beside the translation of one of them. The word before is chosen if the element touches
+        # only this word, or if the next word has no links.
         character_before = self.pair.source[: element.start][-1:]
         character_after = self.pair.source[element.end :][:1]
         is_attached = character_before.strip() and not character_after.strip()

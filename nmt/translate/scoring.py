@@ -24,9 +24,8 @@ WINDOW = 1000
 def score_pairs(translator: Translator, pairs: Iterable[Pair], options: SearchOptions) -> Iterator[Translation]:
     """Score a stream of pairs, in order.
 
-    The hypothesis of a pair has the log-probabilities that a search would report, and a score with the length penalty
-    of `options`. If a pair is too long for the model, the log-probabilities and the score are NaN, and a warning names
-    the line.
+    The score of a pair has the length penalty of `options`. If a pair is too long for the model, its log-probabilities
+    and score are NaN, and a warning names the line.
     """
     source_tokenizer, target_tokenizer = translator.tokenizers
     stream = iter(pairs)

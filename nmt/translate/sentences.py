@@ -22,7 +22,7 @@ class Sentences(Step):
         Args:
             options: with `whole_lines`, each unit is one sentence.
             split_tag: a function that splits a text into its language tag and the rest. Each sentence gets the tag.
-            kept_spans: a function that returns the spans of a text that are not split, such as placeholders.
+            kept_spans: a function that returns the spans of a text that must not be split, such as placeholders.
         """
         self.options = options
         self.split_tag = split_tag
@@ -77,8 +77,8 @@ class Sentences(Step):
             n_bests = [sentence.hypotheses for sentence in sentences]
             hypotheses = joined(n_bests, self.options)
             whole = Translation(unit.text, hypotheses, unit.number, sentences=spans)
-            # 2. Keep each sentence with its translation. The sentence is cut out of the unit, because the steps behind
-            # this one may have changed `sentence.source`.
+            # 2. Keep each sentence with its translation. `unit` has the original text, which later steps may have
+            # changed in `sentence`.
             for (start, end), sentence in zip(spans, sentences, strict=True):
                 whole.sentence_pairs.append((unit.text[start:end], sentence.text))
             restored.append(whole)

@@ -1,12 +1,11 @@
-"""The step that writes the tags of a text into its translation, around the words that translate the tagged words.
+"""The step that writes the tags of a text into its translation, around the translations of the tagged words.
 
     text with a tree of elements -> translation, with word alignments of its sentences
     -> an interval of target words for each element -> translation with tags
 
-Every tag of the source is written exactly once. An element gets one interval of target words. The interval contains as
-many words as possible that are linked to words of the element, and as few words as possible that are linked to other
-words (compare Zenkel et al. 2021, "Automatic bilingual markup transfer"). The parsers of `nmt.documents` find the tags
-of a text.
+Every tag of the source is written exactly once. An element gets the interval of target words that best fits its word
+alignment (compare Zenkel et al. 2021, "Automatic bilingual markup transfer"). The parsers of `nmt.documents` find the
+tags of a text.
 """
 
 from collections.abc import Sequence
@@ -78,7 +77,7 @@ def align_words(engine: Engine, tokenizers: Tokenizers, pairs: Sequence[TaggedPa
     # 2. Align the sentences of all pairs together.
     words = [(source.words, target.words) for source, target in sentences]
     alignments = align_for_markup(engine, tokenizers, words)
-    # 3. Join the alignments of the sentences of each pair, with the indices of words in the whole text.
+    # 3. Join the alignments of each pair's sentences. Words are counted in the whole text.
     for pair, (source, target), alignment in zip(owners, sentences, alignments, strict=True):
         for s, t in alignment.links:
             pair.links.append((source.first + s, target.first + t))

@@ -27,10 +27,10 @@ from nmt.translate.windows import one_ahead, warn_of_cut_lines, windows
 
 log = logging.getLogger("nmt")
 
-WINDOW = 1000  # default of the maximum number of lines in a window
+WINDOW = 1000  # the default maximum number of lines in a window
 
-# A function that is called after every step of a search. The argument is another function, which returns the
-# translation so far of each unit. If the `Watch` raises an exception, the translation ends.
+# A function that is called after every step of a search. Its argument is a function that returns the translation so far
+# of each unit. The translation ends if a `Watch` raises an exception.
 Watch = Callable[[Callable[[], list[str]]], None]
 
 
@@ -61,9 +61,8 @@ class Translator:
     def to(self, languages: str) -> "Translator":
         """Return a translator of one direction with the same engine.
 
-        `languages` is a direction such as `de-en`, or a target language such as `en`. If the model has only one
-        direction, `languages` can be empty. Raises ConfigError if the model lacks the
-        direction, or if a choice is needed and `languages` is empty.
+        `languages` is a direction such as `de-en`, or a target language such as `en`. It may be empty if the model has
+        only one direction. Raises ConfigError if the model lacks the direction.
         """
         source, target = self.tokenizers
         languages = chosen_direction(self.config.data, source.targets, languages)
@@ -79,8 +78,8 @@ class Translator:
     def translate(self, texts: Sequence[str], **options: Any) -> list[str]:
         """Return the best translation of each text.
 
-        `options` replace values of `TranslationOptions`, for example `beam=1`. A text of several sentences is
-        translated sentence by sentence, unless the option `whole_lines` is true.
+        `options` replace values of `TranslationOptions`, for example `beam=1`. By default, a text is translated
+        sentence by sentence.
         """
         if isinstance(texts, str):
             raise InputError("translate takes a list of sentences, not one string", hint='translate(["…"])')
@@ -100,16 +99,16 @@ class Translator:
         window: int = WINDOW,
         first: int = 1,
     ) -> Iterator[Translation]:
-        """Translate a stream of lines, in order. A warning after each window names the cut-off lines.
+        """Translate a stream of lines, in order.
 
-        The stream is translated in windows of many lines. All lines of a window are translated before the first
-        translation is yielded, so that lines of similar length can share a batch. Windows also limit memory.
+        The lines of a window are translated together, so that lines of similar length can share a batch. A warning
+        after each window names the lines whose translations are cut off.
 
         Args:
             lines: the stream, which is read one window at a time. A `Pause` ends a window. A `Unit` keeps its number.
             options, batch_size: if None, the defaults of the model.
             prefix: the text that every translation must begin with.
-            window: maximum number of lines in a window. With 1, each line is translated as soon as the line is read.
+            window: maximum number of lines in a window. With 1, each line is translated at once.
             first: the number of the first line, for messages and random seeds.
         Raises:
             ConfigError: the prefix is too long.
@@ -162,8 +161,7 @@ class Translator:
     def steps(self, units: Sequence[Unit], options: TranslationOptions) -> list[Step]:
         """Return the steps that these units need, in the order of `prepare`.
 
-        Sentences come before placeholders and terms, because a sentence can have only a few symbols, and because a
-        model aligns single sentences best.
+        Sentences come before placeholders, because a sentence can have only a few symbols.
         """
         source = self.tokenizers.source
         protects = options.protect_placeholders or options.protect
@@ -190,12 +188,12 @@ class Translator:
             from nmt.translate.glossary import Glossary
 
             steps.append(Glossary(options.glossary))
-        # 4. The case comes last, so that the case of the whole text is changed, with the text that other steps added.
+        # 4. The case comes last, so that it also changes the text that other steps have added.
         steps.append(Case(source))
         return steps
 
     def requests_of(self, text: str, options: TranslationOptions) -> list[SearchRequest]:
-        """Return the search requests of a text, usually one for each sentence, without placeholders and glossaries."""
+        """Return the search requests of a text, without placeholders and glossaries."""
         plain = options.changed(glossary={}, protect=[], protect_placeholders=False)
         return self.encoding([Unit(1, text)], self.steps([], plain), plain).requests
 
@@ -213,10 +211,10 @@ class Translator:
     def engine_for(self, options: TranslationOptions, *, watched: bool = False) -> Engine:
         """Return the engine of the translator, or the torch engine if these options need torch.
 
-        If `watched`, the steps of the search will be watched. Raises ConfigError if torch is needed and there is no
-        torch engine.
+        `watched` tells whether the steps of the search will be watched. Raises ConfigError if torch is needed and there
+        is no torch engine.
         """
-        # Only torch's search can sample and write required terms, and only its steps can be watched.
+        # Sampling, required terms and watching need torch's search.
         must_write_terms = options.glossary and not self.config.data.glossary
         if options.sample and must_write_terms:
             raise ConfigError("a glossary needs beam search", hint="leave out the glossary, or sampling")
@@ -232,12 +230,12 @@ class Translator:
         """Return the tokens of a prefix, given as text or tokens. Raises ConfigError if it is invalid or too long."""
         target = self.tokenizers.target
         tokens = target.encode(prefix) if isinstance(prefix, str) else list(prefix)
-        # Refuse special tokens, which come first in the vocabulary: a translation cannot contain them.
+        # Refuse special tokens, which come first in the vocabulary.
         for token in tokens:
             if not EOS < token < len(target):
                 message = f"the prefix has the token {token}, but tokens of words are {EOS + 1} to {len(target) - 1}"
                 raise ConfigError(message, hint="give the prefix as text")
-        # Check the length here, so that a prefix that is too long raises ConfigError before anything is translated.
+        # Check the length before anything is translated.
         self.options.limit(1, len(tokens), self.engine.max_length)
         return tokens
 
@@ -276,7 +274,7 @@ class RunningTranslation:
 
 
 def preview(steps: Sequence[Step], texts: list[str]) -> list[str]:
-    """Let all steps restore the texts of unfinished translations, and return the results: one text for each unit."""
+    """Undo all steps in partial translations. Return one text for each unit."""
     for step in reversed(steps):
         texts = step.preview(texts)
     return texts

@@ -1,4 +1,4 @@
-"""Units, which are the texts to translate; their translations; and the base class of the steps of a translation."""
+"""The units of text to translate, their translations, and the base class of the steps of a translation."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -17,8 +17,8 @@ class Markup(NamedTuple):
     escape: Callable[[str], str]  # a function that converts translated text to markup
 
 
-# These dataclasses are not frozen, because they are created for every line: to create a frozen dataclass takes three
-# times as long.
+# These dataclasses are created for every line. They are not frozen, because creating a frozen one takes three times
+# as long.
 @dataclass
 class Unit:
     """A text to translate: a line or a paragraph of a document. After the step `Sentences`, a unit is a sentence."""
@@ -33,11 +33,11 @@ class Unit:
 
 @dataclass
 class TextHypothesis(Hypothesis):
-    """A hypothesis with its pieces and its text. The tokens of each search request of a text end in EOS."""
+    """A hypothesis with its pieces and its text. A text of several search requests has an EOS for each of them."""
 
     pieces: list[str]  # empty without `SearchOptions.scores`
     text: str
-    sentences: list[Span] = field(default_factory=list, kw_only=True)  # spans in `text` before tags are written
+    sentences: list[Span] = field(default_factory=list, kw_only=True)  # spans in `text` without tags
 
 
 @dataclass
@@ -56,7 +56,7 @@ class Translation:
         return self.hypotheses[0].text
 
     def hypothesis(self, rank: int) -> TextHypothesis:
-        """Return the hypothesis at this rank; the best one has rank 0. If there are fewer, return the last one."""
+        """Return the hypothesis at this rank, or else the last one. The best one has rank 0."""
         return self.hypotheses[min(rank, len(self.hypotheses) - 1)]
 
     @property
@@ -78,22 +78,20 @@ class Step:
     def restore(self, translations: list[Translation]) -> list[Translation]:
         """Undo the changes of `prepare`.
 
-        `translations` belong to the units that `prepare` returned. The returned translations belong to the units that
-        `prepare` was given.
+        Turns translations of the changed units into translations of the units that `prepare` was given.
         """
         return translations
 
     def preview(self, texts: list[str]) -> list[str]:
-        """Return the texts of an unfinished search, one for each unit, as `restore` would change them."""
+        """Undo this step in partial translations, one for each unit."""
         return texts
 
 
 def joined(n_bests: Sequence[Sequence[TextHypothesis]], options: SearchOptions) -> list[TextHypothesis]:
     """Join the n-best lists of the parts of a text to one n-best list of the text.
 
-    The best hypotheses of all parts form the first hypothesis of the text, the second best hypotheses form the second
-    one, and so on. If a part has fewer hypotheses than another part, its last hypothesis is repeated. The score of a
-    joined hypothesis is the log-probability of the whole text with the length penalty.
+    Hypotheses of the same rank are joined. If a part has too few hypotheses, its last one is repeated. Scores have the
+    length penalty of the whole text.
     """
     if len(n_bests) == 1:
         for hypothesis in n_bests[0]:

@@ -1,7 +1,6 @@
 """Windows: groups of lines of a stream that are translated together.
 
-The batches of a longer window have less padding. A shorter window takes less memory, and the lines of a
-shorter window are finished sooner.
+Longer windows have batches with less padding. Shorter windows take less memory, and are finished sooner.
 """
 
 import logging
@@ -16,7 +15,7 @@ from nmt.translate.units import Translation, Unit
 
 log = logging.getLogger("nmt")
 
-MAX_READ_S = 1.0  # maximum time to read the other lines of a window after its first line, in seconds
+MAX_READ_S = 1.0  # maximum time to wait for more lines after the first line of a window, in seconds
 N_NAMED = 10  # maximum number of lines that a warning names
 
 Running = TypeVar("Running")
@@ -36,8 +35,7 @@ def windows(lines: Iterable[str | Unit | Pause], first: int, n_lines: int) -> It
 def read_window(stream: Iterator[str | Unit | Pause], first: int, n_lines: int) -> list[Unit] | None:
     """Read at most `n_lines` lines. Reading ends earlier at a `Pause`, or if the lines arrive slowly.
 
-    Lines are numbered from `first`. Returns None at the end of the stream. If the next item of the stream is a `Pause`,
-    an empty list is returned.
+    Lines are numbered from `first`. Returns None at the end of the stream, and [] if the next item is a `Pause`.
     """
     units: list[Unit] = []
     deadline = math.inf
@@ -51,7 +49,7 @@ def read_window(stream: Iterator[str | Unit | Pause], first: int, n_lines: int) 
             units.append(Unit(number, line))
         else:
             raise InputError(f"text {number} is {line!r:.40}, not a string", hint="decode bytes; leave out None")
-        # The time limit begins after the first line, because before that, no line waits for its translation.
+        # The time limit begins with the first line. Before this, no line waits for its translation.
         deadline = min(deadline, time.monotonic() + MAX_READ_S)
         if len(units) >= n_lines or time.monotonic() > deadline:
             break

@@ -201,7 +201,7 @@ def test_another_target_tag_can_be_chosen(to_french: Translator) -> None:
 def check_parts(source: Tokenizer, text: str, tag: str) -> None:
     """Check that every part of a long line has the tag, and only in front."""
     tokenizers = Tokenizers(source, source)
-    parts = Encoding([Unit(1, text)], tokenizers, 20, SearchOptions(), " ").requests
+    parts = Encoding([Unit(1, text)], tokenizers, 20, SearchOptions()).requests
     assert len(parts) > 3
     for part in parts:
         assert len(part.tokens) <= 20

@@ -1,17 +1,16 @@
 """The CTranslate2 engine, which searches with a converted model, usually on a CPU. This module does not import torch.
 
 CTranslate2's search differs from `nmt.decode.search` in these ways:
-- CTranslate2 masks PAD, UNK, BOS, and below the minimum length also EOS, before the softmax. So the other pieces get
-  the probability of the masked pieces. `nmt.decode.search` masks the same pieces after the softmax.
-- CTranslate2 stops when `EXTRA_FINISHED` more hypotheses than the beam size have finished, even if an unfinished
-  hypothesis has a better score.
-- With a shortlist (`nmt export --shortlist`), CTranslate2 computes probabilities only of the pieces that are listed for
-  any source piece of the batch, so that a translation can depend on the other sentences of its batch.
-- CTranslate2 truncates a hypothesis at the length limit, whereas `nmt.decode.search` forces EOS there. A batch has only
-  one limit, which is the largest limit of its requests. If a hypothesis exceeds the limit of its own request, or has no
-  EOS, the engine cuts it off at this limit, and replaces the last token by EOS.
-Sampling, steps to watch, and scores of references with UNK need the torch engine of the same model (see
-`Translator.engine_for` and `score`). An export has no torch engine.
+- CTranslate2 masks forbidden pieces before the softmax, so the other pieces get their probability.
+  `nmt.decode.search` masks the same pieces after the softmax.
+- CTranslate2 stops when `EXTRA_FINISHED` more hypotheses than the beam size have finished. An unfinished hypothesis
+  could have a better score.
+- With a shortlist (`nmt export --shortlist`), CTranslate2 can only write the pieces that are listed for the source
+  pieces of a batch. So a translation can depend on the other sentences of its batch.
+- CTranslate2 truncates hypotheses at the largest length limit of a batch. Then the engine cuts off each hypothesis at
+  the limit of its request, and ends it with EOS. `nmt.decode.search` forces EOS at the limit.
+Sampling, required terms, steps to watch, and scores of references with UNK need the torch engine of the same model. An
+export has no torch engine.
 """
 
 import math
@@ -43,16 +42,16 @@ from nmt.text.tokenizer import Tokenizers
 
 COMPUTE_TYPES = {None: "default", "fp32": "float32", "bf16": "bfloat16", "int8": "int8"}
 CONVERTER = 2  # version of the converter; increase it if the converter's output for the same model changes
-# CTranslate2 stops when this many hypotheses more than the beam size have finished. With the value 3 and beam 5, on the
-# test sets of Multi30k de-en and Tatoeba zh-en, 8 of 2,000 translations differ from those of `nmt.decode.search`. With
-# the value 2, 15 translations differ. With the value 0, 108 translations differ, and a search takes 10 % less time.
+# CTranslate2 stops when this many hypotheses more than the beam size have finished. With the value 3, eight of 2,000
+# translations differ from those of `nmt.decode.search` (beam 5, Multi30k de-en and Tatoeba zh-en). With the value 0,
+# 108 translations differ, and a search takes 10 % less time.
 EXTRA_FINISHED = 3
-MAX_HYPOTHESES = 192  # maximum beams x requests per batch; 320 is no faster, and needs 30-50 MB more with two threads
+MAX_HYPOTHESES = 192  # maximum beams x requests per batch; 320 is no faster
 SCORED_PAIRS, ALIGNED_PAIRS = 16, 64  # pairs per batch; the logits of larger batches would not fit into the CPU cache
 SHORTLIST = "vmap.txt"  # file name in an export, fixed by CTranslate2
-CHARACTERS = "characters.txt"  # file in an export: characters that the model learned in bytes, without separators
+CHARACTERS = "characters.txt"  # file in an export with the characters that the model learned in bytes
 MAX_CHARACTERS_BYTES = 5_000_000  # maximum size of `CHARACTERS`; all characters of Unicode take less
-# Setting of a model -> the values that CTranslate2 supports. CTranslate2 supports all values of the other settings.
+# Setting of a model -> the values that CTranslate2 supports. All other settings may have any value.
 SUPPORTED: dict[str, tuple[object, ...]] = {
     "architecture": ("transformer",),
     "attention": ("scaled_dot",),
@@ -63,7 +62,7 @@ SUPPORTED: dict[str, tuple[object, ...]] = {
 
 @dataclass
 class CTranslate2Engine:
-    """An `Engine` with a `ctranslate2.Translator`, whose input and output are pieces instead of token ids."""
+    """An `Engine` with a `ctranslate2.Translator`, which reads and writes pieces instead of token ids."""
 
     engine: Any
     tokenizers: Tokenizers
@@ -115,7 +114,7 @@ class CTranslate2Engine:
 
     def hypotheses(self, result: Any, limit: int) -> NBest:
         """Return the hypotheses of a request, without scores. A hypothesis that exceeds the limit is cut off."""
-        # Hypotheses that differ only after the limit become equal. The dict keeps the first of equal hypotheses.
+        # Hypotheses that are cut off may become equal. The dict keeps the first of equal hypotheses.
         hypotheses: dict[tuple[int, ...], Hypothesis] = {}
         for pieces in result.hypotheses:
             tokens = self.tokenizers.target.ids(pieces)
@@ -134,8 +133,7 @@ class CTranslate2Engine:
     def score(self, source: Sequence[list[int]], target: Sequence[list[int]]) -> list[list[float]]:
         """Score pairs, see `Engine`. CTranslate2 gives UNK a probability of 0.
 
-        So if a target has UNK, the torch engine scores all pairs. In an export, which has no torch engine, CTranslate2
-        always scores the pairs.
+        So if a target has UNK, the torch engine scores all pairs. An export has no torch engine, and uses CTranslate2.
         """
         if self.load_torch is None or not any(UNK in tokens for tokens in target):
             return self.log_probs_of(source, target)
@@ -167,7 +165,7 @@ class CTranslate2Engine:
 
 
 class CTranslate2Search:
-    """A search that starts, in CTranslate2's threads, when this object is created."""
+    """A search in CTranslate2's threads. It starts when the object is created."""
 
     def __init__(
         self,
@@ -185,7 +183,7 @@ class CTranslate2Search:
             self.limits.append(options.limit(length, len(request.prefix), engine.max_length))
         # Sort the requests by length limit, the largest first. The first limit of a batch is the limit of the batch.
         self.order = sorted(range(len(requests)), key=lambda i: (-self.limits[i], -len(requests[i].tokens)))
-        fair_share = math.ceil(len(requests) / engine.engine.num_translators)  # so that a few requests use all threads
+        fair_share = math.ceil(len(requests) / engine.engine.num_translators)  # so that all threads get requests
         size = max(1, min(batch_size, MAX_HYPOTHESES // options.beam, fair_share))
         self.futures: list[Any] = []  # one per request, in the order of `self.order`
         for first in range(0, len(requests), size):
@@ -228,7 +226,7 @@ def import_ctranslate2() -> Any:
 
 
 def unsupported(settings: ModelSettings, supported: Mapping[str, Sequence[object]] = SUPPORTED) -> str:
-    """Return the first setting with an unsupported value, as `model.key=value`, or "" if all values are supported."""
+    """Return the first unsupported setting as `model.key=value`, or "" if there is none."""
     for key, values in supported.items():
         value = getattr(settings, key)
         if value not in values:
@@ -239,8 +237,7 @@ def unsupported(settings: ModelSettings, supported: Mapping[str, Sequence[object
 def converted(file: Path, precision: Precision) -> tuple[Path, str]:
     """Return the path of a model file's export in the cache, and the SHA-256 of the model file.
 
-    If the cache has no such export, `convert` writes it. Raises NmtError if the model cannot be converted, or if the
-    cache directory cannot be used.
+    The model is converted if the cache has no export of it. Raises NmtError if this fails.
     """
     before = file.stat()
     digest = hash_file(file)
@@ -315,8 +312,8 @@ def load_export(
         raise ModelError(f"{path} has no tokenizer", hint="export the model again")
     if (path / CHARACTERS).is_file():  # the export of an imported model has no such file
         tokenizers = tokenizers.with_learned(read_characters(path / CHARACTERS))
-    # A damaged export may crash this process, so a child process loads the export first. If `load_torch` is given, the
-    # export comes from the cache, and `converted` has already checked it.
+    # A damaged export may crash this process, so a child process loads it first. `load_torch` is given only for exports
+    # from the cache, which have been checked.
     if load_torch is None:
         check_loadable("ctranslate2", f"the export {path}", contents(path), str(path))
     # 2. Choose the device: a CPU with one batch per thread, or the GPU of this rank.
@@ -335,7 +332,7 @@ def load_export(
             compute_type=COMPUTE_TYPES[precision],
             inter_threads=n_threads if on_cpu else 1,  # one thread per batch: threads that share a batch are slower
             intra_threads=1,
-            max_queued_batches=n_threads,  # only a few: after Ctrl-C, all queued batches are translated before exit
+            max_queued_batches=n_threads,  # only a few, because all queued batches are translated after Ctrl-C
         )
     except (ValueError, RuntimeError) as error:
         reason = str(error).partition("\n")[0]

@@ -125,8 +125,8 @@ class TorchSearch:
     watch: WatchStep | None
 
     def result(self) -> list[NBest]:
-        # Sort the requests by length, so that a batch has little padding. The batch of the longest requests needs the
-        # most memory, so it comes first: if the memory is too small, this shows at once.
+        # Sort the requests by length, so that a batch has little padding. The longest requests come first, so that a
+        # lack of memory shows at once.
         order = sorted(range(len(self.requests)), key=lambda i: -len(self.requests[i].tokens))
         n_bests: list[NBest] = [[] for _ in self.requests]
         while order:
@@ -143,7 +143,7 @@ class TorchSearch:
 
     @torch.inference_mode()
     def search_batch(self, batch: list[int]) -> list[NBest]:
-        """Search for translations of the requests whose indices are given."""
+        """Search for the translations of the requests with the given indices."""
         requests = [self.requests[i] for i in batch]
         src = pad_source([request.tokens for request in requests])
         prefixes = [request.prefix for request in requests]
@@ -164,7 +164,7 @@ class TorchSearch:
 
 def tracer(watch: WatchStep, batch: Sequence[int]) -> Callable[[TraceStep], None]:
     """Return a `trace` function for `search`, which passes the best live hypothesis of each request to `watch`."""
-    ended: set[int] = set()  # sentences whose best hypothesis has ended, although their search may continue
+    ended: set[int] = set()  # sentences whose best hypothesis has ended; their search may continue
 
     def trace(step: TraceStep) -> None:
         # 1. If the first candidate of a sentence ends in EOS, the sentence's best hypothesis has ended.
@@ -183,8 +183,7 @@ def tracer(watch: WatchStep, batch: Sequence[int]) -> Callable[[TraceStep], None
 class EnsembleDecoder:
     """An `IncrementalDecoder` for several models with the same vocabularies. The models may differ in architecture.
 
-    The state of the ensemble is the list of the decoders' states. The logits that `step` returns are the logarithms of
-    the mean probabilities.
+    The state is the list of the decoders' states. `step` returns the logarithms of the mean probabilities as logits.
     """
 
     def __init__(self, decoders: Sequence[IncrementalDecoder[Any]]) -> None:
@@ -213,9 +212,9 @@ def log_mean_probs(logits: Sequence[Tensor]) -> Tensor:
 
 
 def halve_on_out_of_memory(process: Callable[[list[int]], list[T]], batch: list[int]) -> list[list[T]]:
-    """Process a batch. If the memory is too small, split the batch into halves, and process each half in the same way.
+    """Process a batch. If the memory is too small, process its halves in the same way.
 
-    Returns one list of results per part that was not split further.
+    Returns a list of results for each part that was processed as a whole.
     """
     try:
         return [process(batch)]
@@ -223,7 +222,7 @@ def halve_on_out_of_memory(process: Callable[[list[int]], list[T]], batch: list[
         if len(batch) == 1:
             hint = "lower --beam, or use --device cpu"
             raise NmtError("out of memory with one sentence", hint=hint) from error
-    # Empty the cache only outside the except block: inside the block, the traceback of the error keeps tensors alive.
+    # Empty the cache only here: in the except block, the traceback of the error keeps tensors alive.
     torch.cuda.empty_cache()
     half = (len(batch) + 1) // 2
     log.warning("out of memory with %d sentences: continuing with %d at a time", len(batch), half)
@@ -264,9 +263,7 @@ def load_models(
 ) -> tuple[TorchEngine, Tokenizers, Config, RunDirectory | None, dict[str, Any]]:
     """Load models from run directories or model files. Return the arguments of `Translator`; see `loading.load`.
 
-    Several models form an ensemble, with the run and the config of the first model, except that `data.max_length` is
-    the smallest value of all models, and the length limit for translations is the largest limit of all models. Of
-    the characters learned in bytes, the tokenizers know only those that all models have learned.
+    Several models form an ensemble, see `config_of_all` and `with_common_characters`.
     """
     models: list[Seq2Seq] = []
     configs: list[Config] = []
@@ -297,10 +294,10 @@ def load_models(
 
 
 def config_of_all(configs: Sequence[Config]) -> Config:
-    """Return the config of an ensemble: the config of its first model, but with length limits that suit all models."""
+    """Return the config of the first model of an ensemble, with length limits that suit all models."""
     first = configs[0]
     max_length = min(config.data.max_length for config in configs)
-    # Take the largest values, so that the limit of one model does not cut off a translation that another model allows.
+    # A translation may be as long as the model with the largest limit allows.
     limits = [config.decode for config in configs]
     a = max(decode.max_length_a for decode in limits)
     b = max(decode.max_length_b for decode in limits)
@@ -312,7 +309,7 @@ def config_of_all(configs: Sequence[Config]) -> Config:
 def with_common_characters(tokenizers: Tokenizers, learned: Sequence[str | None]) -> Tokenizers:
     """Return the tokenizers with the source characters that all models have learned in bytes.
 
-    A value in `learned` is None for an imported model, for which these characters are unknown. Such a model is ignored.
+    `learned` has the characters of each model, or None for an imported model, which is ignored.
     """
     recorded = [set(characters) for characters in learned if characters is not None]
     if not recorded:

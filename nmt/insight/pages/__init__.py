@@ -59,7 +59,7 @@ def read(file: str) -> str:
 
 
 def hash_source(text: str) -> str:
-    """Return the hash with which a content security policy allows this inline script or style, and no other."""
+    """Return the hash by which a content security policy allows this inline script or style."""
     digest = hashlib.sha256(text.encode()).digest()
     return f"sha256-{base64.b64encode(digest).decode()}"
 
@@ -82,8 +82,8 @@ def plain(value: Any, tensor: Callable[["Tensor"], Any] | None = None) -> Any:
 def packed(x: "Tensor", *, compress: bool = False) -> dict[str, Any]:
     """Quantize a tensor to 8 bits per value, and encode the bytes in base64, for the figures of a page.
 
-    A value is low + (high - low) * byte / `LEVELS`. With `compress`, zlib compresses the bytes. This pays for the
-    attention weights of long sentences, most of which are 0.
+    A value is low + (high - low) * byte / `LEVELS`. With `compress`, zlib compresses the bytes. This pays if most
+    values are 0.
     """
     x = x.detach().float().cpu()
     is_finite = x.isfinite()

@@ -152,7 +152,7 @@ async function translateFile(file) {
   try {
     if (file.size > limits.max_file_bytes) throw new Error(`a file may have ${limits.max_file_bytes.toLocaleString("en")} bytes`);
     const { translatedFileUrl } = await (await post("translate_file", form, controller.signal)).json();
-    const href = `download_file/${translatedFileUrl.split("/").at(-1)}`; // relative to this page, whose address may have a prefix from a proxy
+    const href = `download_file/${translatedFileUrl.split("/").at(-1)}`; // relative, because a proxy may put this page under a prefix
     put("result", html("a", { href, download: "" }, `Save the translation of ${file.name}`));
     report(`${file.name} is translated`);
   } catch (error) {
@@ -224,8 +224,7 @@ async function showAlternatives(text, tokens, position, word) {
   put("alternatives", html("p", {}, "Instead of ", html("b", {}, bdi(word)), " …"));
   try {
     const sentences = await Promise.all(choices.map(async (choice) => {
-      // Request a stream, like the translation above. The torch engine translates streams, because CTranslate2 shows no
-      // steps. Without a stream, CTranslate2 might find another translation.
+      // Request a stream, so that the same engine translates as above. Another engine might find another translation.
       const body = { q: text, prefix: [...before, choice.token], stream: true, ...settings() };
       for await (const [kind, data] of eventsOf(await post("v1/translate", body, current?.signal))) {
         if (kind === "error") throw new Error(data.error);
