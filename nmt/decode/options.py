@@ -85,6 +85,12 @@ class SearchRequest:
     prefix: Sequence[int] = ()  # target ids that the translation must begin with
     place: tuple[int, ...] = ()  # numbers of line, sentence and part, which `seed_of` turns into the random seed
     terms: Terms | None = None  # required terms, which only the torch engine supports
+    attention: bool = False  # whether the hypotheses should have attention weights, which torch's search leaves out
+
+
+# (source tokens, target tokens) -> the weights of this pair, as `Engine.attention` returns them. All tokens are without
+# EOS.
+Attention = dict[tuple[tuple[int, ...], ...], NDArray[np.float32]]
 
 
 @dataclass
@@ -96,6 +102,7 @@ class Hypothesis:
     score: float  # sum of `log_probs`, divided by the length penalty
     # True if EOS was forced at the length limit although the model would have continued.
     is_cut: bool = field(default=False, kw_only=True)
+    attention: Attention = field(default_factory=dict, kw_only=True)  # empty if the search has computed no weights
 
     @property
     def log_prob(self) -> float:

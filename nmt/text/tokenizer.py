@@ -107,12 +107,10 @@ class Tokenizer:
             tokens += [self._token(piece) for piece in encoded["pieces"]]
 
         # SentencePiece's offsets count characters of the normalized text without its tag, so convert the words' spans.
-        n_tag = len(self._normalized(tag))
+        n_tag = self._normalized_length(tag)
         normalized_words = []
-        for start, end in words:
-            n_before = len(self._normalized(text[:start])) - n_tag
-            n_until = len(self._normalized(text[:end])) - n_tag
-            normalized_words.append((n_before, n_until))
+        for span in words:
+            normalized_words.append([self._normalized_length(text[:at]) - n_tag for at in span])
         for begin, stop in piece_spans(encoded["offsets"]):
             overlapped = [i for i, (start, end) in enumerate(normalized_words) if start < stop and begin < end]
             words_of_tokens.append(overlapped)
@@ -223,6 +221,10 @@ class Tokenizer:
         """Return a text in the form that SentencePiece reads: without lone surrogates, and in NFKC if `nfkc` is set."""
         text = text.encode(errors="replace").decode()  # a lone surrogate cannot be encoded in UTF-8
         return unicodedata.normalize("NFKC", text) if self.nfkc else text
+
+    def _normalized_length(self, text: str) -> int:
+        """Return the length of the normalized text. Only NFKC changes the length."""
+        return len(self._normalized(text)) if self.nfkc else len(text)
 
 
 def check_special_ids(processor: Any) -> None:

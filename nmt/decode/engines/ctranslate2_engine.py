@@ -23,6 +23,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import metadata
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -96,14 +97,15 @@ class CTranslate2Engine:
     def search_batch(self, requests: Sequence[SearchRequest], options: SearchOptions, limit: int) -> Any:
         """Start the search for a batch. Return a list of futures, one per request."""
         sources = [self.tokenizers.source.pieces(request.tokens) for request in requests]  # CTranslate2 adds EOS
-        prefixes = None
-        if any(request.prefix for request in requests):
-            prefixes = [self.tokenizers.target.pieces(request.prefix) for request in requests]
+        prefixes = [self.tokenizers.target.pieces(request.prefix) for request in requests]
+        target_prefix = prefixes if any(prefixes) else None
+        attention = any(request.attention for request in requests)
         max_pieces = max(limit - 1, 1)  # CTranslate2 does not count EOS
+        min_pieces = min(options.min_length, max_pieces)
         patience = 1 + EXTRA_FINISHED / options.beam if options.beam > 1 else 1
         return self.engine.translate_batch(
             sources,
-            prefixes,
+            target_prefix,
             asynchronous=True,
             beam_size=options.beam,
             patience=patience,
@@ -111,20 +113,28 @@ class CTranslate2Engine:
             length_penalty=options.alpha,
             max_input_length=0,
             max_decoding_length=max_pieces,
-            min_decoding_length=min(options.min_length, max_pieces),
+            min_decoding_length=min_pieces,
             return_end_token=True,  # so that EOS counts in the length of a hypothesis
+            return_attention=attention,
             use_vmap=self.has_shortlist,
         )
 
-    def hypotheses(self, result: Any) -> NBest:
+    def hypotheses(self, result: Any, source: list[int]) -> NBest:
         """Return the hypotheses of a request, without scores. If CTranslate2 truncated a hypothesis, append EOS."""
         hypotheses = []
-        for pieces in result.hypotheses:
+        for pieces, weights in zip_longest(result.hypotheses, result.attention):
             tokens = self.tokenizers.target.ids(pieces)
             is_truncated = tokens[-1:] != [EOS]
             if is_truncated:
                 tokens.append(EOS)
-            hypotheses.append(Hypothesis(tokens, [], 0.0, is_cut=is_truncated))
+            hypothesis = Hypothesis(tokens, [], 0.0, is_cut=is_truncated)
+            hypotheses.append(hypothesis)
+            if weights:
+                rows = np.array(weights[: len(tokens) - 1], np.float32)
+                # On a CPU, CTranslate2 4.8.5 returns the first row of another request, so let the first token attend to
+                # the first source token.
+                rows[:1] = np.eye(1, len(source))
+                hypothesis.attention = {(tuple(source), tuple(tokens[:-1])): rows}
         return hypotheses
 
     def goes_on(self, source: Sequence[list[int]], target: Sequence[list[int]]) -> list[bool]:
@@ -181,8 +191,7 @@ class CTranslate2Engine:
         )
         matrices = []
         for result, tgt, src in zip(results, target, source, strict=True):
-            weights = result.attention[0][: len(tgt)]
-            rows = np.array(weights, np.float32)
+            rows = np.array(result.attention[0][: len(tgt)], np.float32)
             matrices.append(rows.reshape(len(tgt), len(src)))  # makes (0, S) if the target is empty
         return matrices
 
@@ -191,11 +200,7 @@ class CTranslate2Search:
     """A search that starts, in CTranslate2's threads, when this object is created."""
 
     def __init__(
-        self,
-        engine: CTranslate2Engine,
-        requests: Sequence[SearchRequest],
-        options: SearchOptions,
-        batch_size: int,
+        self, engine: CTranslate2Engine, requests: Sequence[SearchRequest], options: SearchOptions, batch_size: int
     ) -> None:
         self.engine = engine
         self.requests = requests
@@ -215,7 +220,7 @@ class CTranslate2Search:
     def result(self) -> list[NBest]:
         n_bests: list[NBest] = [[] for _ in self.requests]
         for i, future in zip(self.order, self.futures, strict=True):
-            n_bests[i] = self._within_limit(i, self.engine.hypotheses(future.result()))
+            n_bests[i] = self._within_limit(i, self.engine.hypotheses(future.result(), self.requests[i].tokens))
         self._check_cut(n_bests)
         return self._with_scores(n_bests) if self.options.scores else n_bests
 
@@ -227,7 +232,7 @@ class CTranslate2Search:
         if all(len(hypothesis.tokens) <= limit for hypothesis in n_best):
             return n_best
         (future,) = self.engine.search_batch([self.requests[i]], self.options, limit)
-        return self.engine.hypotheses(future.result())
+        return self.engine.hypotheses(future.result(), self.requests[i].tokens)
 
     def _check_cut(self, n_bests: Sequence[NBest]) -> None:
         """For each truncated hypothesis, set `is_cut` to whether the model would have continued after the limit."""
