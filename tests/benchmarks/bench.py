@@ -11,7 +11,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import beside
 import curve
 import decoding
 import serving
@@ -25,7 +24,6 @@ BENCHMARKS: dict[str, Callable[[Options], list[Table]]] = {
     "decoding": decoding.throughput,
     "latency": decoding.latency,
     "serving": serving.throughput,
-    "beside": beside.requests_and_documents,
     "start": decoding.start,
     "scaling": training.scaling,
     "curve": curve.of_bleu,

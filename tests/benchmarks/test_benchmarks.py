@@ -11,7 +11,6 @@ from dataclasses import replace
 from pathlib import Path
 from unittest import mock
 
-import beside
 import curve
 import decoding
 import measure
@@ -19,7 +18,7 @@ import plain_loop
 import pytest
 import serving
 import training
-from conftest import SOURCE, FiveCorpus, FiveRun, out_lines, run_nmt
+from conftest import FiveCorpus, FiveRun, out_lines, run_nmt
 from measure import NMT, Options, Table, started
 from small_run import config_of
 
@@ -160,19 +159,6 @@ def test_serving(five_run: FiveRun, tmp_path: Path) -> None:
         assert 0 < sample["p50_ms"] <= sample["p99_ms"]
         with pytest.raises(RuntimeError, match="6,000 characters"):
             serving.rate(port, ["a" * 6_000], n_clients=1, seconds=0.1)
-
-
-def test_serving_beside_documents(five_run: FiveRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(beside, "N_PARAGRAPHS", 3)
-    monkeypatch.setattr(beside, "N_REQUESTS", 4)
-    monkeypatch.setattr(beside, "PAUSE_S", 0.0)
-    with serving.server(five_run.run, tmp_path) as port:
-        neighbors = beside.Neighbors(port, SOURCE)
-        neighbors.measure(n_clients=2)
-    assert list(neighbors.requests) == ["2 clients, alone", "2 clients, beside documents"]
-    assert list(neighbors.uploads) == ["in a row, alone", "at once, beside series of 2 clients"]
-    for samples in [*neighbors.requests.values(), *neighbors.uploads.values()]:
-        assert all(sample["seconds"] > 0 for sample in samples)
 
 
 PREPARE = """
