@@ -132,13 +132,6 @@ def test_directory_has_settings_of_the_search_and_no_paths(out: Path, tmp_path: 
     assert str(tmp_path).encode() not in content
 
 
-def test_an_export_replaces_another(out: Path, tmp_path: Path) -> None:
-    to_huggingface(random_translator(norm="post", joint=False, tied_embeddings="none"), out)
-    to_huggingface(random_translator(norm="post"), out)
-    assert list(tmp_path.iterdir()) == [out]
-    assert "target_vocab.json" not in file_bytes(out)
-
-
 @pytest.mark.parametrize("name", UNSUPPORTED)
 def test_what_pegasus_cannot_hold_is_refused_by_name(name: str, out: Path) -> None:
     translator = fresh_translator(**{name: UNSUPPORTED[name]})
