@@ -4,7 +4,6 @@ import contextlib
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ from models import RNNS, TRANSFORMERS, name, translator_without_bytes
 from nmt.corpus.check import check
 from nmt.corpus.reading import CorpusFiles
 from nmt.corpus.render import as_plain
-from nmt.evaluate import Difference, PairedScore, ScoreSettings, SystemScore, choose_settings
+from nmt.evaluate import ScoreSettings, choose_settings
 from nmt.insight import compare, growth, pages, report
 from nmt.insight.compare import EvaluationSet
 from nmt.insight.explain import Choice, Explanation, Token, as_page, explain
@@ -142,22 +141,6 @@ def test_equal_systems_are_not_called_worse(show: Show) -> None:
     verdict = verdict_of(show, comparison_of([lines, upper], lines))
     assert "BLEU: B is worse than A by 99.65" in verdict
     assert "TER: no difference between B and A." in verdict
-
-
-def test_a_small_difference_is_not_called_0(show: Show) -> None:
-    # Two digits would show it as 0.00.
-    difference = Difference(value=0.004, low=0.001, high=0.006, p_value=0.01)
-    systems = [SystemScore(40.0, None), SystemScore(40.004, difference)]
-    scores = [PairedScore("BLEU", "signature", systems)]
-    comparison = replace(comparison_of([TARGET, TARGET], TARGET), scores=scores)
-    verdict = verdict_of(show, comparison)
-    assert verdict == "BLEU: B is better than A by less than 0.01 (p = 0.010)."
-
-
-def test_the_page_says_that_ter_is_left_out(show: Show) -> None:
-    lines = ["รถไฟออกเก้าโมง", "เธอมีสุนัขสองตัว"]
-    verdict = verdict_of(show, comparison_of([lines, lines], lines))
-    assert "TER is left out: it counts words" in verdict
 
 
 @each_screen
@@ -496,30 +479,19 @@ def test_each_layer_of_the_decoder_reads_the_memory(map_of: Any) -> None:
     check_accessible(map_of)
 
 
-@pytest.mark.parametrize("map_of", [RNNS[0]], indirect=True, ids=name)
-def test_without_attention_nothing_reads_the_memory(map_of: Any) -> None:
-    assert count(map_of, ".map .arrow.memory") == 0
-    absent = {"attention", "masks", "reference"}
+@pytest.mark.parametrize(("map_of", "n_arrows"), [(RNNS[0], 0), (RNNS[2], 1)], indirect=["map_of"], ids=str)
+def test_the_map_of_a_recurrent_model_is_not_that_of_the_paper(map_of: Any, n_arrows: int) -> None:
+    """Its decoder reads the memory if it has attention."""
+    assert count(map_of, ".map .arrow.memory") == n_arrows
+    absent = {"masks", "reference"} if n_arrows else {"attention", "masks", "reference"}
     assert sections_of(map_of) == [section for section in SECTIONS if section not in absent]
-    check_accessible(map_of)
-
-
-@pytest.mark.parametrize("map_of", [RNNS[2]], indirect=True, ids=name)
-def test_the_attention_of_a_recurrent_model_reads_the_memory(map_of: Any) -> None:
-    assert count(map_of, ".map .arrow.memory") == 1
-    absent = {"masks", "reference"}
-    assert sections_of(map_of) == [section for section in SECTIONS if section not in absent]
-    check_accessible(map_of)
-
-
-@pytest.mark.parametrize("map_of", [RNNS[0], RNNS[2]], indirect=True, ids=name)
-def test_the_map_of_a_recurrent_model_is_not_that_of_the_paper(map_of: Any) -> None:
     assert labels_of(map_of).count("both directions") == 2
     map_of.locator("[data-box='output logits']").press("Enter")
     label = map_of.locator("svg.map").get_attribute("aria-label")
     page = f"{text_of(map_of, 'body')} {label}"
     for words in ("figure 1", "Vaswani", "section", "of the paper"):
         assert words not in page
+    check_accessible(map_of)
 
 
 def check_printed(show: Show, text: str) -> None:
