@@ -218,28 +218,6 @@ def test_every_command_is_one_that_nmt_accepts(page: Path) -> None:
         assert fault_of(shown) == "", shown
 
 
-def test_all_commands_of_a_line_are_found() -> None:
-    line = "A=1 torchrun -m nmt trein a.yaml x.y=1 && .venv/bin/nmt eval --bleu -m 'b c' < in > out | sort  # nmt eval"
-    train, evaluate = commands_of(line, in_text=False)
-    assert train == Shown("trein", ("a.yaml", "x.y=1"), None, False)
-    assert evaluate == Shown("eval", ("--bleu", "-m", "b c"), "in", False)
-
-
-FAULTS = {
-    "nmt trein a.yaml": "no such command",
-    "nmt eval --bleu": "--bleu",
-    "nmt translate --engine best": "best",
-    "nmt train": "Missing argument",
-    "nmt translate a b": "b",
-}
-
-
-@pytest.mark.parametrize("line", FAULTS)
-def test_the_faults_of_commands_are_found(line: str) -> None:
-    (command,) = commands_of(line, in_text=False)
-    assert FAULTS[line] in fault_of(command)
-
-
 @every_page
 def test_every_option_shown_by_itself_exists(page: Path) -> None:
     for span in spans(page):
