@@ -10,7 +10,7 @@ from nmt.errors import ConfigError
 def chosen_direction(data: Data, targets: Sequence[str], languages: str) -> str:
     """Return the direction that a user means by `languages`, such as de-en or en.
 
-    Return an empty text if there is nothing to choose. The two languages need not have been trained together.
+    Return an empty text if there is nothing to choose. Training need not have had this direction, only its languages.
 
     Args:
         targets: the target languages of the model, empty for a model of one direction.
@@ -20,7 +20,7 @@ def chosen_direction(data: Data, targets: Sequence[str], languages: str) -> str:
     """
     known = data.directions
     if not languages:
-        # If no directions are known, tags in the text choose the target language.
+        # A model of one direction leaves no choice. If no directions are known, tags in the text choose one.
         if not targets or not known:
             return ""
         # A model of several languages may have been fine-tuned in one direction.

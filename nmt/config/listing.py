@@ -79,7 +79,7 @@ def allowed_values(kind: Any, bounds: Sequence[Any]) -> str:
 
 # Keys of the settings that training chooses if the user does not set them.
 FITTED = frozenset(setting.key for setting in settings() if "[fitted]" in setting.help)
-# With train.init_from, these settings come from the other model. `INHERITED` contains prefixes of keys.
+# With train.init_from, these settings come from that model. `INHERITED` contains prefixes of keys.
 INHERITED_DATA = {"nfkc_source", "target_tag", "placeholders", "glossary"}
 INHERITED = ("model.", "tokenizer.", *(f"data.{key}" for key in INHERITED_DATA))
 
@@ -132,8 +132,8 @@ def chosen_by_training(config: Config) -> dict[str, str]:
 def language(data: Data, side: Side) -> str:
     """Return the language code of a side of the training corpora.
 
-    If the code is not set, it comes from the directions or file names of the corpora. It is empty if it is unknown or
-    the corpora differ.
+    If the code is not set, it comes from the directions or file names of the corpora. The result is empty if there is
+    no code or more than one.
     """
     was_set = data.source_lang if side == "source" else data.target_lang
     if was_set:
@@ -159,7 +159,7 @@ def language_of(path: Path) -> str:
     """
     name = Path(path.name.removesuffix(".gz"))
     suffix = name.suffix.lstrip(".")
-    # Any other suffix of this form counts as a code.
+    # The suffix txt looks like a code, but is none.
     is_code = re.fullmatch(r"[a-z]{2,3}([-_]\w+)?", suffix) and suffix != "txt"
     return suffix if is_code else ""
 

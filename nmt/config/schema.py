@@ -25,7 +25,7 @@ class Section(BaseModel):
 
 
 def check_path(text: str) -> str:
-    """Refuse a path that no file system accepts. Checked here, the error names the setting."""
+    """Refuse a path that no file system accepts."""
     # For these characters, Python's file functions raise ValueError.
     if re.search("[\0\ud800-\udfff]", text):
         raise PydanticCustomError("path", "Input should be a path without NUL and lone surrogates")
@@ -247,7 +247,7 @@ class ModelSettings(Section):
         if self.architecture == "transformer" and self.d_model % self.n_heads:
             raise ValueError(f"d_model ({self.d_model}) is not divisible by n_heads ({self.n_heads})")
 
-        # 4. Position encodings are pairs of numbers. An rnn is always "sinusoidal", and has two directions.
+        # 4. Position encodings are pairs of numbers. An rnn, also "sinusoidal", halves its width for two directions.
         if self.positions == "sinusoidal" and self.d_model % 2:
             raise ValueError(f"architecture rnn and sinusoidal positions need an even d_model, got {self.d_model}")
         width = self.d_model // self.n_heads
@@ -340,12 +340,12 @@ class Config(Section):
     def direction(self, languages: str) -> Self:
         """Return the config for one direction, such as de-en, or for one target language, such as en.
 
-        It has only the corpora of this direction. Without such a training corpus, the first one is kept.
+        It has only the corpora of this direction. If no training corpus fits, the first one is kept.
         """
         source, _, target = languages.rpartition("-")
         changes: dict[str, Any] = {"source_lang": source, "target_lang": target, "target_tag": target}
         changes["temperature"] = 1.0  # there is only one training corpus
-        # A config must have a training corpus, so the first one is kept if none fits.
+        # A config must have a training corpus.
         without_languages = self.data.train[0].model_copy(update={"languages": ""})
         changes["train"] = only_corpus(self.data.train, languages) or (without_languages,)
         changes["dev"] = only_corpus(self.data.dev, languages)

@@ -26,7 +26,7 @@ GONE = {("data", "context"): 0, ("decode", "length_penalty"): "average"}
 class CoreLoader(yaml.SafeLoader):
     """A loader of YAML 1.2's core schema, in which `3e-4` is a number and `no` is a string.
 
-    Aliases are refused, because nested aliases can make a small file huge.
+    Aliases are refused, because nested aliases can turn a small file into a huge tree.
     """
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
@@ -37,7 +37,7 @@ class CoreLoader(yaml.SafeLoader):
 
 
 class CoreDumper(yaml.SafeDumper):
-    """A dumper that quotes strings such as `no`, so that YAML 1.1 and YAML 1.2 parsers read strings."""
+    """A dumper that quotes a string such as `no`. Parsers of YAML 1.1 and 1.2 then read it as a string."""
 
 
 def represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
@@ -63,7 +63,7 @@ for name, (pattern, first_characters) in SCALARS.items():
 CoreLoader.add_constructor(f"{TAG}float", lambda _, node: float(node.value))
 CoreLoader.add_constructor(f"{TAG}int", lambda _, node: int(node.value))
 CoreDumper.add_representer(str, represent_text)
-# PyYAML's exceptions for invalid content. For `!!bool maybe`, it is a KeyError.
+# PyYAML's exceptions for invalid content, such as KeyError for `!!bool maybe`.
 YAML_ERRORS = (yaml.YAMLError, ValueError, RecursionError, KeyError, AttributeError, TypeError)
 SHORT = reprlib.Repr()  # limits the length and the nesting of a value in a message
 SHORT.maxstring = SHORT.maxother = SHORT.maxlong = 200
@@ -125,7 +125,7 @@ def read_yaml(path: Path) -> tuple[dict[str, Any], Origins]:
         if node is not None:
             tree = loader.construct_document(node)
     except YAML_ERRORS as error:
-        mark = getattr(error, "problem_mark", None)  # of PyYAML's errors; lines count from 0
+        mark = getattr(error, "problem_mark", None)  # only in PyYAML's errors; its lines count from 0
         place = f"{path}:{mark.line + 1}" if mark else str(path)
         problem = getattr(error, "problem", None) or str(error)
         first_line = problem.partition("\n")[0]
@@ -200,7 +200,7 @@ def describe_with_origin(fault: Mapping[str, Any], tree: Any, origins: Origins, 
 def written_path(location: Sequence[str | int], tree: Any) -> KeyPath:
     """Return the path of a fault in the tree that the user wrote.
 
-    The path in the schema can differ: it has an index where the user wrote a single item.
+    pydantic's path can differ, because it has an index even if the user wrote a single item.
     """
     path = []
     for part in location:

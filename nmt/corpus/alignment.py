@@ -28,8 +28,8 @@ from nmt.text.words import COMPARED_WORD
 
 MAX_WORDS = 24  # only the first words of a line are compared
 MIN_TOGETHER = 2  # linked words occur together in at least this many pairs
-MIN_LINK = 1.0  # minimum pointwise mutual information, in nats, of two words that are linked
-MAX_LINK = 7.0  # maximum strength of a link, in nats
+MIN_LINK = 1.0  # nats; minimum pointwise mutual information of two linked words
+MAX_LINK = 7.0  # nats; maximum strength of a link
 MIN_SURPRISE = 4.0  # nats; minimum evidence that linked words do not occur together by chance
 SAME_WORD = 4.0  # nats; strength of the link between equal words, such as names
 FREQUENT = 0.001  # a source word is frequent if it is in more than this share of the lines
@@ -97,7 +97,7 @@ class Lexicon:
     def links(self, word: int, vocabulary: Words) -> tuple[NDArray[np.int64], Strengths]:
         """Return the links of a source word to words of a vocabulary.
 
-        The word may be a name. So if it has no link to itself, one of strength `SAME_WORD` is added.
+        A word without a link to itself gets one of strength `SAME_WORD`, since it may be a name.
 
         Args:
             vocabulary: target words, ascending.
@@ -165,7 +165,7 @@ def learn_lexicon(source: Words, target: Words) -> Lexicon:
     # 3. A frequent word, such as "war", may have another meaning in the other language. If no link to itself was
     # learned, the strength of this link is 0 instead of `SAME_WORD`.
     frequent = source_words[source_counts > max(3, FREQUENT * n)]
-    frequent = np.union1d(frequent, np.zeros(1, np.uint32))  # 0 is the padding; so a lexicon is never empty
+    frequent = np.union1d(frequent, np.zeros(1, np.uint32))  # with 0, the padding, a lexicon is never empty
     unlinked = np.setdiff1d(pair_keys(frequent, frequent), keys)
     keys = np.concatenate([keys, unlinked])
     links = np.concatenate([links, np.zeros(len(unlinked))])
@@ -195,7 +195,7 @@ def agreement(source: Words, target: Words, lexicon: Lexicon) -> Strengths:
 
 
 def features(source: HashedLines, target: HashedLines, lexicon: Lexicon, lengths: Lengths) -> Feature:
-    """Return the agreement and the z-score of the length ratio of each pair, of shape (2, n)."""
+    """Return the two features of each pair, of shape (2, n). See `Feature`."""
     length_ratio = lengths.z(source.sizes, target.sizes)
     return np.stack([agreement(source.words, target.words, lexicon), length_ratio])
 
@@ -212,9 +212,9 @@ def agreement_of_batch(source: Words, target: Words, lexicon: Lexicon) -> NDArra
 
 
 def sure_links(source: Sequence[str], target: Sequence[str], lexicon: Lexicon) -> list[list[tuple[Span, Span]]]:
-    """Return the spans of the words that surely translate each other, for each pair.
+    """Return, for each pair, the spans of words that surely translate each other.
 
-    Such a link is strong, and clearly stronger than the other links of its two words.
+    The link of two such words is strong, and clearly stronger than their other links.
     """
     links = lexicon.strength(hash_words(source), hash_words(target))
     # Compare each link with the second strongest link of its target word and of its source word.
@@ -295,7 +295,7 @@ def in_blocks(ratios: NDArray[np.float64]) -> NDArray[np.bool_]:
     A Viterbi search with two states, inside and outside of a block, finds the blocks. `ratios` are the log-likelihood
     ratios of the pairs, unrelated against translated.
     """
-    # After each line: the score of the best path inside of a block, minus the score of the best path outside.
+    # For each line: the score of the best path that ends inside of a block, minus that of the best path outside.
     leads = []
     lead = -SWITCH
     for ratio in ratios.tolist():

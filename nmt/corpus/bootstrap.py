@@ -82,7 +82,7 @@ def learn_comparison(source: HashedLines, target: HashedLines) -> LineComparison
     """Learn a comparison from the lines of n pairs."""
     lexicon = alignment.learn_lexicon(source.words, target.words)
     lengths = learn_lengths(source.sizes, target.sizes)
-    # Each source line and a target line that is far away are a pair of unrelated lines.
+    # A source line and a target line far away are a pair of unrelated lines.
     n_pairs = len(source)
     unrelated = target[np.roll(np.arange(n_pairs), int(alignment.FAR * n_pairs))]
     paired_features = alignment.features(source, target, lexicon, lengths)

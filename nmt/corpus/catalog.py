@@ -34,7 +34,7 @@ class Corpus:
         return "{part}" not in self.url
 
     def files(self, languages: Iterable[str]) -> list[str]:
-        """Return the names, without .gz, of the files of all parts in these languages."""
+        """Return the file names of all parts in these languages, without .gz."""
         return [f"{part}.{language}" for part, language in itertools.product(self.parts, languages)]
 
     def url_of(self, name: str) -> str:

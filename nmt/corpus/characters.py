@@ -10,8 +10,7 @@ from ftfy.fixes import unescape_html
 
 from nmt.text.words import ALL_UNSPACED_SCRIPTS
 
-# Settings of ftfy, which restores UTF-8 text that was decoded with a wrong encoding. It inserts no U+FFFD. It keeps
-# control characters, because `CONTROL` finds them.
+# ftfy restores text that was decoded with a wrong encoding. Here, it inserts no U+FFFD and keeps control characters.
 ENCODING = TextFixerConfig(replace_lossy_sequences=False, fix_c1_controls=False, explain=False)
 # The group matches the tags that separate words. `without_markup` replaces them by a space, and deletes all others.
 TAG = re.compile(
@@ -79,7 +78,7 @@ def without_control(text: str) -> str:
 
 
 def has_homoglyphs(text: str) -> bool:
-    """Return whether a text has a word that mixes two scripts, but looks like one."""
+    """Return whether a word of the text mixes two scripts, but looks as if it had one."""
     if text.isascii() or not MIXED.search(text):
         return False
     mixed_words = filter(MIXED.search, re.findall(r"\w+", text))

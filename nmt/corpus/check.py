@@ -3,8 +3,8 @@
     sample of training pairs -> what is usual -> every pair of all corpora, in several processes -> runs -> findings
 
 If the training lines with the same number do not clearly belong together, `bootstrap` looks for lines that do. Then
-what is usual is learned again from these. Every file is read a few times, in chunks. Memory grows by 48 bytes per pair,
-and by a little for each faulty line.
+what is usual is learned again from these lines. Every file is read a few times, in chunks. Memory grows by about 48
+bytes per pair.
 """
 
 from collections.abc import Sequence
@@ -108,7 +108,7 @@ def learn_from(train: Survey, declared: tuple[str, str], quiet: bool) -> Learned
 def runs_in(gathered: Gathered, learned: Learned) -> list[Run]:
     """Return the runs of a corpus.
 
-    Without evidence, all lines form one run. Then sides that seem unrelated or differ in length have no run.
+    Without evidence, runs cannot be found. Then all lines form one run, or none if the sides clearly do not fit.
     """
     surveyed = gathered.survey
     if learned.evidence is not None:
@@ -121,7 +121,7 @@ def runs_in(gathered: Gathered, learned: Learned) -> list[Run]:
 
 
 def with_examples(gathered: Gathered, drafts: Sequence[FindingDraft]) -> list[Finding]:
-    """Turn drafts into findings with examples, whose texts are read from the files again.
+    """Turn drafts into findings. The texts of their examples are read from the files again.
 
     Drafts without lines are left out. Only the kinds in `OF_CORPUS` need no lines.
     """

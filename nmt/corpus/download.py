@@ -1,7 +1,7 @@
 """The download of a corpus in the catalog.
 
 Some corpora have one upstream file for each part and language. The hashes of these files are checked. Other corpora
-have one upstream file with all pairs, which are split into the parts.
+have one upstream file with all pairs. The pairs are split into the parts.
 
 The directory of a corpus contains PART.LANGUAGE.gz and LICENSE.txt. Each file is written atomically, so that it is
 either complete or missing.
@@ -28,7 +28,7 @@ from nmt.files import atomic_write, check_deflated, sha256
 Content = TypeVar("Content", bytes, bytearray)
 log = logging.getLogger("nmt")
 
-TIMEOUT_S = 30.0  # longest wait for the next byte
+TIMEOUT_S = 30.0  # seconds; longest wait for the next byte
 CHUNK = 2**16
 MAX_BYTES = 200_000_000  # maximum size of a file, compressed or not; no text of the catalog has over 20 MB
 RETRY = "repeat the command, which keeps the files that are complete; or name a server with a copy: --mirror URL"
@@ -37,7 +37,7 @@ RETRY = "repeat the command, which keeps the files that are complete; or name a 
 def download(corpus: Corpus, path: Path, names: Iterable[str], *, mirror: str = "", quiet: bool = False) -> list[str]:
     """Download the named files that the directory `path` lacks. Return the names of the written files.
 
-    If a corpus is split here and one file is missing, all files are written again.
+    If one file of a split corpus is missing, all its files are written again.
 
     Raises:
         DownloadError: the network fails, or a file does not have the expected content.

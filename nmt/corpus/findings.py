@@ -17,7 +17,7 @@ from nmt.corpus.reading import is_utf8, lines_at
 from nmt.text.corpus_files import SIDES
 from nmt.text.permutation import first_occurrences
 
-SWAPPED_SHARE = 0.5  # if more than this share of the pairs is exchanged, the two paths probably are
+SWAPPED_SHARE = 0.5  # with a greater share of exchanged pairs, the user probably exchanged the two paths
 N_RAW = 200  # maximum number of faulty pairs from which an encoding is guessed
 N_STRETCHES = 3  # maximum number of stretches of lines in the detail of a finding
 MISMATCH = 4.0  # nats; minimum log-likelihood ratio of a mismatch, unrelated against translated
@@ -96,7 +96,7 @@ def encoding_detail(gathered: Gathered, lines: NDArray[np.int64]) -> str:
 
 
 def guess_encoding(lines: Sequence[bytes]) -> str:
-    """Return the likely encoding of lines that are not UTF-8, as a name for iconv, or "" if unknown."""
+    """Return iconv's name of the likely encoding of lines that are not UTF-8, or ""."""
     import chardet
 
     result = chardet.detect(b"\n".join(lines), encoding_era=chardet.EncodingEra.MODERN_WEB)
@@ -127,7 +127,7 @@ def of_alignment(gathered: Gathered, runs: Sequence[Run], evidence: Evidence | N
     """Return drafts on the numbers of lines, on misplaced blocks, and on single pairs that do not fit."""
     drafts = []
     survey = gathered.survey
-    # Find lines whose translations do not have the same line number.
+    # Find lines that belong to a line with another number.
     if survey.n_source != survey.n_target:
         numbers = f"{survey.n_source:,} source lines, {survey.n_target:,} target lines"
         drafts.append(FindingDraft("counts", NONE, numbers))
@@ -159,7 +159,7 @@ def of_stretches(kind: str, stretches: Sequence[Run], n_pairs: int) -> FindingDr
 
 
 def is_unrelated(gathered: Gathered) -> bool:
-    """Return whether the sides are unrelated, because their lengths do not correlate.
+    """Return whether the lengths of the two sides do not correlate. Then the sides are unrelated.
 
     For few pairs or constant lengths, return False.
     """
@@ -210,9 +210,9 @@ def label_of(code: str) -> str:
 
 
 def of_languages(languages: Languages, declared: tuple[str, str]) -> list[FindingDraft]:
-    """Return a draft if a side of the training corpus is not in its declared language.
+    """Return a list with a draft if a side of the training corpus is not in its declared language.
 
-    The list has at most this draft. `declared` are results of `label_of`.
+    `declared` are results of `label_of`.
     """
     wrong = []
     # Exchanged sides are the likeliest mistake, so less evidence is enough.

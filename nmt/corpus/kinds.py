@@ -13,7 +13,7 @@ from typing import Literal
 from pydantic import TypeAdapter
 
 Severity = Literal["error", "warning", "note"]
-# What --fix does with a faulty pair. "realign" pairs its lines with other lines, and "" is nothing.
+# What --fix does with a faulty pair. For "realign", it pairs the lines with other lines. For "", it does nothing.
 Repair = Literal["drop", "clean", "exchange", "realign", ""]
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "note")
 
@@ -21,7 +21,7 @@ SEVERITIES: tuple[Severity, ...] = ("error", "warning", "note")
 @dataclass(frozen=True)
 class Kind:
     name: str
-    severity: Severity  # if the share of faulty lines is below `error_from`
+    severity: Severity  # severity if the share of faulty lines is below `error_from`
     error_from: float  # from this share of faulty lines on (0-1), the fault is an error; inf: never
     repair: Repair
     title: str

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 BITS = 18  # bits of the hash of an n-gram
 SMOOTHING = 0.5  # number that is added to the count of each n-gram
 MAX_LLR = 5.0  # nats; limit of an n-gram's log-likelihood ratio, because one unseen n-gram proves nothing
-MIN_DISTANCE = 0.5  # nats per n-gram; minimum difference between typical lines of two sides that can be told apart
+MIN_DISTANCE = 0.5  # nats per n-gram; if the sides' typical lines differ by less, no line is judged
 MIN_TOTAL = 25.0  # nats; minimum evidence that a line is clearly in the language of the other side
 # A line's score is compared with the midpoint between the median scores of the two sides. If it is past the midpoint by
 # `CLEAR` times the distance of the medians, the line is clearly in the other side's language. From `LEANING` times on,
@@ -73,7 +73,7 @@ class NGrams(NamedTuple):
         return (sums / (3 * self.n_positions)).astype(np.float32)
 
     def quantile(self, values: NDArray[np.float32], share: float) -> float:
-        """Return a quantile of the means of the lines. `share` of the means are below it."""
+        """Return the quantile `share` of the means of the lines."""
         return float(np.quantile(self.means(values), share))
 
     def log_probs(self) -> NDArray[np.float32]:
@@ -215,7 +215,7 @@ def words_only(text: str) -> str:
 
 
 def chunks_of(texts: Sequence[str]) -> list[str]:
-    """Join consecutive texts into chunks of at least `CHUNK_LETTERS` letters. A shorter rest at the end is left out."""
+    """Join consecutive texts into chunks of at least `CHUNK_LETTERS` letters. A shorter last chunk is left out."""
     chunks = []
     lines = []
     size = 0

@@ -90,9 +90,9 @@ class LineComparison:
         return without_crossings(likeliest_runs(self.rows(window, offsets), window.source_start, offsets))
 
     def rows(self, window: Window, offsets: range) -> Iterator[NDArray[np.float64]]:
-        """Yield the scores of each source line at all W offsets, of shape (W,).
+        """Yield an array of shape (W,) for each source line: its scores at all W offsets.
 
-        A score is a log-likelihood ratio, translated against unrelated. It is `IMPOSSIBLE` without a target line.
+        A score is a log-likelihood ratio, translated against unrelated. Without a target line, it is `IMPOSSIBLE`.
         """
         # 1. Number the words of all target lines, and look up their links.
         target = window.target
@@ -202,7 +202,7 @@ def overlap(before: Run, after: Run) -> int:
 def offsets_of(survey: Survey) -> range:
     """Return the offsets that are tried.
 
-    These are the offsets from 0 to the difference of the numbers of lines, and up to `MARGIN` below and above. If these
+    These are the offsets from 0 to the difference of the numbers of lines, and up to `MARGIN` below and above. If there
     are more than `MAX_OFFSETS`, only offset 0 is tried.
     """
     difference = survey.n_target - survey.n_source

@@ -41,7 +41,7 @@ ENDS = {
 
 
 def is_copy(source: str, target: str) -> bool:
-    """Return whether the texts are equal in lower case. Names, placeholders and a few words do not count."""
+    """Return whether the texts are equal in lower case. Names, placeholders and very short texts do not count."""
     if source.casefold() != target.casefold():
         return False
     text = PLACEHOLDER.sub(" ", source)
@@ -119,7 +119,7 @@ def repeats(text: str) -> bool:
     for word in words:
         if len(word) >= 8 and REPEATED_LETTERS.search(word):
             return True
-    # 2. Look for repeated words. A phrase that is repeated has at least two words that are not new.
+    # 2. Look for repeated words. A phrase that occurs three times repeats at least two words.
     if len(words) < len(set(words)) + 2:
         return False
     words = [word.strip(PUNCTUATION) for word in words]
@@ -164,7 +164,7 @@ def has_no_words(text: str) -> bool:
 def cut_off(source: str, target: str, z: float, without_stop: tuple[float, float]) -> bool:
     """Return whether one text is too short and lacks final punctuation, while the other text has it.
 
-    The evidence is z²/2 - log(share), with the share of `without_stop` on the side of the short text.
+    The evidence is z²/2 - log(share). The share is that of `without_stop` for the side of the short text.
 
     Args:
         z: the z-score of the length ratio, NaN if a text is empty.

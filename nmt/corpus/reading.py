@@ -123,7 +123,7 @@ def read_spans(paths: Sequence[Path], spans: Sequence[tuple[int, int]]) -> Itera
     kept: list[bytes] = []  # lines that were read already, from number `first` on
     first = 0
     for start, end in spans:
-        # Drop the lines before the span from `kept`, and from the lines to read.
+        # Drop the lines before the span. Some are in `kept`, others are not read yet.
         n_dropped = min(start - first, len(kept))
         del kept[:n_dropped]
         for _ in itertools.islice(stream, start - first - n_dropped):

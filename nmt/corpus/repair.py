@@ -37,8 +37,9 @@ class RawLine(NamedTuple):
 def fix(report: CheckReport, corpora: Sequence[CorpusFiles], directory: Path) -> list["CorpusRepair"]:
     """Write cleaned copies of all files, and the list `CHANGES`.
 
-    Lines without a partner are dropped. A training pair is dropped for a fault whose `Kind.repair` is "drop", and also
-    as a leak or duplicate, see `CorpusRepair.repeated`. A dev or test pair is dropped only for an `UNUSABLE` fault.
+    - Lines without a partner are dropped.
+    - Training pairs are dropped for faults with the repair "drop", and if they are leaks or duplicates.
+    - Dev and test pairs are dropped only for `UNUSABLE` faults.
 
     Raises:
         OutputError: the directory is not empty, or cannot be written.

@@ -37,7 +37,7 @@ class Facts:
     n_leaking: int  # pairs left out because they share a sentence with a dev or test pair
     n_words: int  # target words of the training pairs, see `count_words`
     n_characters: int  # distinct characters in the training pairs
-    letter_overlap: float = 1.0  # see the function; near 0 if the scripts of the sides differ
+    letter_overlap: float = 1.0  # overlap of the letters of both sides; near 0 if their scripts differ
 
 
 def split_corpus(source: Sequence[Path], target: Sequence[Path], directory: Path, languages: tuple[str, str]) -> Facts:
@@ -142,7 +142,7 @@ def count_words(text: str) -> int:
 def letter_overlap(source: Counter[str], target: Counter[str]) -> float:
     """Return how much the letters of the two sides overlap, from 0 to 1.
 
-    This is the sum of min(p, q) over all letters, with their relative frequencies p and q on the two sides.
+    This is the sum of min(p, q) over all letters. p and q are the relative frequencies of a letter on the two sides.
     """
     common = shares_of_letters(source) & shares_of_letters(target)
     return common.total()
