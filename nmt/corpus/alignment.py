@@ -1,4 +1,4 @@
-"""A measure of whether the two lines of a pair translate each other, and a search for blocks of unrelated pairs.
+"""A measure of whether two lines translate each other, and a search for blocks of unrelated pairs.
 
 A lexicon is learned from the corpus itself. It links source words to target words that occur in the same pairs. Equal
 words, such as names and numbers, need not be learned. The agreement of a pair is the mean, over target words, of the
@@ -134,7 +134,7 @@ class Lexicon:
 
 
 def pair_keys(source: Words, target: Words) -> NDArray[np.uint64]:
-    """Return a 64-bit key for each pair of words: the hash of the source word, then that of the target word."""
+    """Return a 64-bit key for each pair of words. It consists of the two hashes, the source first."""
     return np.asarray(source.astype(np.uint64) << 32 | target, np.uint64)
 
 
@@ -295,7 +295,7 @@ def in_blocks(ratios: NDArray[np.float64]) -> NDArray[np.bool_]:
     A Viterbi search with two states, inside and outside of a block, finds the blocks. `ratios` are the log-likelihood
     ratios of the pairs, unrelated against translated.
     """
-    # For each line: the score of the best path that ends inside of a block, minus that of the best path outside.
+    # For each line: the lead of the best path inside of a block over the best path outside.
     leads = []
     lead = -SWITCH
     for ratio in ratios.tolist():

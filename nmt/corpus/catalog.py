@@ -1,4 +1,4 @@
-"""The catalog of corpora that `nmt download` offers, read from `corpora.toml`, and the expected hashes of their texts.
+"""The catalog of corpora that `nmt download` offers, read from `corpora.toml`, and the hashes of their texts.
 
 `pins/NAME.sha256` lists the SHA-256 of each decompressed text, in the format of sha256sum. `data/pin_corpora.py` writes
 this list. The French and Czech files of Multi30k are not listed, because no recipe uses them.

@@ -1,4 +1,4 @@
-"""Tests for faults in the characters of a single text, and functions that mend some kinds of these faults."""
+"""Tests for faults in the characters of a text, and functions that mend some of these faults."""
 
 import re
 import unicodedata

@@ -105,7 +105,7 @@ def guess_encoding(lines: Sequence[bytes]) -> str:
 
 
 def misplaced_lines(gathered: Gathered, runs: Sequence[Run]) -> NDArray[np.int64]:
-    """Return the numbers of the lines whose source and target do not belong together."""
+    """Return the line numbers of the pairs that do not belong together."""
     is_misplaced = np.ones(gathered.survey.n_pairs, bool)
     for run in runs:
         is_misplaced[run.start : run.end] = run.offset != 0

@@ -240,7 +240,7 @@ def probabilities(text: str) -> dict[str, float]:
 
 
 def third_language(text: str, accepted: Collection[str]) -> str:
-    """Return the code of a line's language, or "" if the line may be in an accepted language."""
+    """Return the code of the third language that a line is in, or "" if there is none."""
     if identifier().classify(text)[0] in accepted:
         return ""  # most lines return here, before the slower tests
     text = words_only(text)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-# Pairs are grouped by the product of their two lengths, because the length ratio varies more in short texts.
+# Number of groups. Pairs are grouped by the product of their lengths, since length ratios vary more in short texts.
 N_GROUPS = 14
 MIN_IN_GROUP = 50  # a group with fewer pairs gets the median and the spread of all pairs
 # Minimum spread. With it, a length ratio of 2.2 times the usual one has the z-score `pairs.MAX_Z`.

@@ -1,4 +1,4 @@
-"""A search for the lines of two files that belong together, although lines are missing on either side.
+"""A search for the lines of two files that belong together. Lines may be missing on either side.
 
 A run is a stretch of source lines. Their translations are all the same number of lines further down in the target file.
 This number is the offset of the run. A hidden Markov model over the source lines finds the likeliest runs. It has a
