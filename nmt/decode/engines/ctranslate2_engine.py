@@ -95,6 +95,7 @@ class CTranslate2Engine:
         prefixes = None
         if any(request.prefix for request in requests):
             prefixes = [self.tokenizers.target.pieces(request.prefix) for request in requests]
+        attention = any(request.attention for request in requests)
         min_length = min(options.min_length, limit - 1)  # EOS is allowed at the limit
         patience = 1 + EXTRA_FINISHED / options.beam if options.beam > 1 else 1
         return self.engine.translate_batch(
@@ -109,7 +110,7 @@ class CTranslate2Engine:
             max_decoding_length=limit,
             min_decoding_length=min_length,
             return_end_token=True,  # so that EOS counts in the length of a hypothesis
-            return_attention=any(request.attention for request in requests),
+            return_attention=attention,
             use_vmap=True,  # has no effect on a model without a shortlist
         )
 
