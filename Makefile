@@ -139,7 +139,7 @@ bench: $(INSTALLED)  ## compare speed with plain PyTorch and CTranslate2 (BENCH=
 bench-peers: $(INSTALLED) $(PEERS)/.installed  ## also compare speed with Hugging Face and JoeyNMT
 	$(BIN)/python tests/benchmarks/bench.py --peers $(PEERS)/bin/python $(BENCH)
 
-gpu: $(INSTALLED)  ## measure what only a GPU shows (GPU="--help")
+gpu: $(INSTALLED)  ## measure the speed of training on a GPU (GPU="--help")
 	$(BIN)/python tests/benchmarks/gpu.py $(GPU)
 
 ladder: $(INSTALLED)  ## train and compare the models of configs/ladder

@@ -181,10 +181,6 @@ def run_in(folder: Path, command: str, input: bytes | None = None) -> Done:  # n
     return run_nmt(*shlex.split(command), input=input, cwd=folder)
 
 
-def run_together(*commands: Sequence[object], input: bytes | None = None, cwd: Path | None = None) -> list[Done]:  # noqa: A002
-    return [run_nmt(*args, input=input, cwd=cwd) for args in commands]
-
-
 def started_nmt(
     *args: object, cwd: Path, env: Mapping[str, str] | None = None, **streams: Any
 ) -> contextlib.AbstractContextManager["subprocess.Popen[bytes]"]:
@@ -438,9 +434,9 @@ def five_corpus(tmp_path: Path) -> FiveCorpus:
 
 
 @pytest.fixture(scope="session")
-def five_run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FiveRun]:
+def five_run(tmp_path_factory: pytest.TempPathFactory) -> FiveRun:
     """A run trained on the five pairs, once for all tests: change only copies of it."""
-    yield from kept(trained_once(tmp_path_factory, "five"))
+    return trained_once(tmp_path_factory, "five")
 
 
 @pytest.fixture
@@ -467,9 +463,9 @@ def client(translator: "Translator") -> "Iterator[Client]":
 
 
 @pytest.fixture(scope="session")
-def arabic_run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FiveRun]:
+def arabic_run(tmp_path_factory: pytest.TempPathFactory) -> FiveRun:
     """A run trained to translate the five sentences into Arabic, which is written from right to left; snapshots."""
-    yield from kept(trained_once(tmp_path_factory, "arabic", "ar", ARABIC, settings=["train.snapshots=4"]))
+    return trained_once(tmp_path_factory, "arabic", "ar", ARABIC, settings=["train.snapshots=4"])
 
 
 def trained_once(factory: pytest.TempPathFactory, name: str, *corpus: Any, settings: Sequence[str] = ()) -> FiveRun:
@@ -488,20 +484,3 @@ def trained_once(factory: pytest.TempPathFactory, name: str, *corpus: Any, setti
             stderr.write_bytes(done.stderr)  # last: it says that the training is finished
         training = Done([], 0, stdout.read_bytes(), stderr.read_bytes())
         return FiveRun(**vars(five), training=training)
-
-
-def kept(run: FiveRun) -> Iterator[FiveRun]:
-    """Yield a run, then check that no test has changed it; only scores.jsonl grows with every `nmt eval`."""
-
-    def files() -> dict[str, bytes]:
-        with locked(run.home.with_suffix(".lock"), wait=True):  # another process may be writing the five pairs anew
-            return file_bytes(run.home)
-
-    before = files()
-    yield run
-    after = files()
-    before.pop("runs/five/scores.jsonl", None)
-    after.pop("runs/five/scores.jsonl", None)
-    assert before.keys() == after.keys()
-    changed = [name for name in before if before[name] != after[name]]
-    assert changed == []

@@ -1,4 +1,4 @@
-"""How much a reader takes in at once: expression nodes by statement. python tests/density.py nmt tests
+"""How much a reader takes in at once: expression nodes by statement.
 
 The layout of lines plays no part. Of a compound statement, such as `if`, only the head counts; its body has statements
 of its own. Docstrings, imports and `pass` do not count.
@@ -7,7 +7,6 @@ of its own. Docstrings, imports and `pass` do not count.
 import ast
 import io
 import re
-import sys
 import tokenize
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -51,12 +50,6 @@ class Density:
     def comments(self) -> float:
         """Comments per 100 statements."""
         return 100 * self.n_comments / len(self.sizes)
-
-    def __str__(self) -> str:
-        counts = f"{len(self.sizes)} statements, content {self.content}, mean {self.mean:.2f}"
-        counts += f", nine tenths at most {self.nine_tenths}, {len(self.large)} of {LARGE} nodes or more"
-        counts += f", {self.comments:.1f} comments per 100, {self.n_nested} nested comprehensions"
-        return f"{counts}, {self.n_conditionals} nested conditionals"
 
 
 def density(folder: Path) -> Density:
@@ -117,8 +110,3 @@ def is_nested(comprehension: ast.ListComp | ast.SetComp | ast.DictComp | ast.Gen
     element = comprehension.value if isinstance(comprehension, ast.DictComp) else comprehension.elt
     has_another = any(isinstance(node, COMPREHENSIONS) for node in ast.walk(element))
     return len(comprehension.generators) > 1 or has_another
-
-
-if __name__ == "__main__":
-    for name in sys.argv[1:]:
-        print(f"{name}: {density(Path(name))}")

@@ -7,8 +7,10 @@ from types import SimpleNamespace
 from typing import Any, cast
 from unittest import mock
 
+import numpy as np
+
 from nmt.documents.markup import Format
-from nmt.translate.align import MIN_SHARE, Links, Shares, WordAlignment, WordPair
+from nmt.translate.align import Matrix, WordPair
 from nmt.translate.documents import translate_path
 from nmt.translate.markup import MarkupTranslator
 from nmt.translate.options import TranslationOptions
@@ -46,28 +48,17 @@ class Echo:
         yield from self.start(list(units), self.options, 1).result()
 
 
-def in_order(_engine: object, _tokenizers: object, pairs: Iterable[WordPair]) -> list[WordAlignment]:
+def in_order(_engine: object, _tokenizers: object, pairs: Iterable[WordPair], *_: object) -> list[Matrix]:
     """Stand in for `align_for_markup`: link each source word to the target word at its offset."""
-    alignments = []
+    all_scores = []
     for source, target in pairs:
         target_starts = [start for start, _ in target.spans]
-        links: Links = []
-        sources_of: list[list[int]] = [[] for _ in target_starts]  # the linked source words of each target word
+        scores = np.zeros((len(source.spans), len(target_starts)), np.float32)
         for s, (start, _end) in enumerate(source.spans):
             if target_starts:
-                t = bisect_right(target_starts, start) - 1
-                links.append((s, t))
-                sources_of[t].append(s)
-        shares = [equal_shares(sources) for sources in sources_of]
-        alignments.append(WordAlignment(links, shares))
-    return alignments
-
-
-def equal_shares(words: list[int]) -> Shares:
-    """Divide a target word among its source words; shares that are too small are left out."""
-    if not words or 1 / len(words) <= MIN_SHARE:
-        return {}
-    return dict.fromkeys(words, 1 / len(words))
+                scores[s, bisect_right(target_starts, start) - 1] = 1
+        all_scores.append(scores)
+    return all_scores
 
 
 @mock.patch("nmt.translate.tags.align_for_markup", in_order)

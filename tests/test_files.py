@@ -3,7 +3,6 @@
 import errno
 import fcntl
 import gzip
-import hashlib
 import os
 import shutil
 import stat
@@ -110,13 +109,6 @@ def test_a_file_can_replace_files_and_links_to_them(file: Path) -> None:
         assert not files.is_special(path)
 
 
-def test_a_full_device_and_a_directory_cannot_be_written(tmp_path: Path) -> None:
-    with pytest.raises(OutputError, match=r"^cannot write /dev/full: No space left on device$"):
-        atomic_write(Path("/dev/full"), NEW)
-    with pytest.raises(OutputError, match=f"^cannot write {tmp_path}: Is a directory$"):
-        atomic_write(tmp_path, NEW)
-
-
 def test_sweeping_removes_what_killed_processes_have_left_of_a_file(file: Path) -> None:
     stale = file.with_name(f"it{TEMP_MARK}{NO_PROCESS}")
     stale.write_bytes(b"half")
@@ -155,12 +147,6 @@ def test_only_files_are_opened(tmp_path: Path, read: Callable[[Path], Any]) -> N
         read(tmp_path)
 
 
-def test_the_hash_of_a_file_is_that_of_its_content(file: Path) -> None:
-    expected = hashlib.sha256(OLD).hexdigest()
-    assert files.hash_file(file) == expected
-    assert files.sha256(OLD) == expected
-
-
 def test_no_more_than_the_given_bytes_are_read(file: Path) -> None:
     assert files.read_capped(file, len(OLD)) == OLD
     with pytest.raises(OSError, match="over 5 bytes"):
@@ -174,14 +160,6 @@ def test_invalid_json_is_a_value_error(content: str | bytes) -> None:
 
 
 # --- directories
-
-
-def test_a_directory_is_made_when_the_block_ends(tmp_path: Path) -> None:
-    path = tmp_path / "out"
-    with atomic_directory(path) as temp:
-        (temp / "new").write_bytes(NEW)
-        assert not path.exists()
-    assert file_bytes(tmp_path) == {"out/new": NEW}
 
 
 @pytest.fixture
@@ -343,11 +321,6 @@ def user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_the_cache_is_in_the_users_home(user: Path) -> None:
     assert cache_directory() == user / ".cache" / "nmt"
     assert stat.S_IMODE(cache_directory().stat().st_mode) == 0o700
-
-
-def test_xdg_cache_home_is_respected(user: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(user / "xdg"))
-    assert cache_directory() == user / "xdg" / "nmt"
 
 
 @pytest.mark.usefixtures("user")

@@ -75,17 +75,10 @@ def spans(page: Path) -> list[str]:
     return [span for _, span in SPAN.findall(without_blocks(page))]
 
 
-def commands_in_blocks(page: Path) -> list[Shown]:
+def commands_in(lines: list[str], in_text: bool) -> list[Shown]:
     commands = []
-    for line in shell_lines(page):
-        commands += commands_of(line, in_text=False)
-    return commands
-
-
-def commands_in_text(page: Path) -> list[Shown]:
-    commands = []
-    for span in spans(page):
-        commands += commands_of(span, in_text=True)
+    for line in lines:
+        commands += commands_of(line, in_text)
     return commands
 
 
@@ -214,30 +207,8 @@ def test_every_page_is_linked() -> None:
 @every_page
 def test_every_command_is_one_that_nmt_accepts(page: Path) -> None:
     """Its name, its options, the values that they take, and the number of its arguments."""
-    for shown in [*commands_in_blocks(page), *commands_in_text(page)]:
+    for shown in commands_in(shell_lines(page), in_text=False) + commands_in(spans(page), in_text=True):
         assert fault_of(shown) == "", shown
-
-
-def test_all_commands_of_a_line_are_found() -> None:
-    line = "A=1 torchrun -m nmt trein a.yaml x.y=1 && .venv/bin/nmt eval --bleu -m 'b c' < in > out | sort  # nmt eval"
-    train, evaluate = commands_of(line, in_text=False)
-    assert train == Shown("trein", ("a.yaml", "x.y=1"), None, False)
-    assert evaluate == Shown("eval", ("--bleu", "-m", "b c"), "in", False)
-
-
-FAULTS = {
-    "nmt trein a.yaml": "no such command",
-    "nmt eval --bleu": "--bleu",
-    "nmt translate --engine best": "best",
-    "nmt train": "Missing argument",
-    "nmt translate a b": "b",
-}
-
-
-@pytest.mark.parametrize("line", FAULTS)
-def test_the_faults_of_commands_are_found(line: str) -> None:
-    (command,) = commands_of(line, in_text=False)
-    assert FAULTS[line] in fault_of(command)
 
 
 @every_page
@@ -319,7 +290,7 @@ def desk(five_run: FiveRun, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @every_page
 def test_the_cheap_commands_of_shell_blocks_run(page: Path, desk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BROWSER", "true")  # --open opens nothing
-    for shown in commands_in_blocks(page):
+    for shown in commands_in(shell_lines(page), in_text=False):
         needs_download = " configs/" in str(shown)
         if shown.command not in RUN or needs_download:
             continue

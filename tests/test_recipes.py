@@ -126,10 +126,6 @@ def test_the_service_gives_options_that_nmt_serve_has() -> None:
     assert options_in(words) <= set(options_of("serve"))
 
 
-def test_the_service_reloads_by_the_signal_of_the_server() -> None:
-    assert "ExecReload=/bin/kill -HUP $MAINPID\n" in SERVICE
-
-
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="no systemd")
 def test_the_service_is_valid(tmp_path: Path) -> None:
     unit = tmp_path / "nmt.service"
@@ -200,13 +196,6 @@ JOB = yaml.safe_load((FOLDER / "kubernetes.yaml").read_text())["spec"]
 def test_the_kubernetes_job_has_a_pod_for_each_part() -> None:
     assert JOB["completionMode"] == "Indexed"
     assert JOB["completions"] == N_PARTS
-
-
-def test_the_kubernetes_job_mounts_its_volumes() -> None:
-    pod = JOB["template"]["spec"]
-    (container,) = pod["containers"]
-    mounts = [mount["name"] for mount in container["volumeMounts"]]
-    assert mounts == [volume["name"] for volume in pod["volumes"]]
 
 
 def test_each_pod_of_the_kubernetes_job_translates_its_part(tmp_path: Path) -> None:

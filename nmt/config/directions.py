@@ -10,16 +10,17 @@ from nmt.errors import ConfigError
 def chosen_direction(data: Data, targets: Sequence[str], languages: str) -> str:
     """Return the direction that a user means by `languages`, such as de-en or en.
 
-    Return an empty text if there is nothing to choose.
+    Return an empty text if there is nothing to choose. Training need not have had this direction, only its languages.
 
-    `targets` are the target languages of the model, or empty if the model has only one direction. Training must have
-    had the source language and the target language of the direction, but not necessarily together. Raises ConfigError
-    if training has not had both languages, if `languages` is empty although the model has several target languages, or
-    if `languages` is not empty although the model has only one direction.
+    Args:
+        targets: the target languages of the model, empty for a model of one direction.
+        languages: the user's choice, or an empty text.
+    Raises:
+        ConfigError: the model does not know a language, or the choice is missing or superfluous.
     """
     known = data.directions
     if not languages:
-        # For an imported model without known directions, tags in the text choose the target language.
+        # A model of one direction leaves no choice. If no directions are known, tags in the text choose one.
         if not targets or not known:
             return ""
         # A model of several languages may have been fine-tuned in one direction.
@@ -34,13 +35,12 @@ def chosen_direction(data: Data, targets: Sequence[str], languages: str) -> str:
         message = f"the model translates from {source or '?'} to {target or '?'} only"
         raise ConfigError(message, hint="leave out -l")
 
-    # Check that training had the target language and, if it is given, the source language.
+    # Check that training had the given languages.
     source, _, target = languages.rpartition("-")
     sources = {direction.partition("-")[0] for direction in known}
     if target not in targets or (source and known and source not in sources):
         hint = f"it translates {', '.join(known or targets):.200}"
         raise ConfigError(f"the model does not translate {languages}", hint=hint)
-    # If there is only one direction into the target language, return this direction. If there are several, return
-    # only the target language, because the model does not need to know the source language.
+    # The model does not need to know the source language, so `languages` may mean several directions.
     fitting = [direction for direction in known if is_meant(direction, languages)]
     return fitting[0] if len(fitting) == 1 else languages

@@ -1,4 +1,7 @@
-"""The list of all settings by dotted key, as `nmt config` prints it, and the languages and directories of corpora."""
+"""The list of settings that `nmt config` prints.
+
+Other functions find the languages and the directory of a corpus.
+"""
 
 import os
 import types
@@ -27,26 +30,23 @@ class Setting(NamedTuple):
 
 
 def settings(section: type[BaseModel] = Config, prefix: str = "") -> Iterator[Setting]:
-    """Yield every setting of a section and its subsections, in the order of the schema. Keys begin with `prefix`."""
+    """Yield all settings of a section and its subsections. Keys begin with `prefix`."""
     for name, field in section.model_fields.items():
         key = prefix + name
         inner = section_in(field.annotation)
         if inner is None:
-            # The field is a single value.
             default = "required" if field.is_required() else plain(field.default)
             allowed = allowed_values(field.annotation, field.metadata)
             yield Setting(key, allowed, default, field.description or "")
         elif get_origin(field.annotation) is dict:
-            # The field has a section for each name that the user chooses, as data.mix has.
+            # The user chooses the names of these sections, as in data.mix.
             yield from settings(inner, f"{key}.NAME.")
         else:
             yield from settings(inner, f"{key}.")
 
 
 def section_in(kind: Any) -> type[BaseModel] | None:
-    """Return the first section in a type: the type itself, or a type in a list, dict or union. Return None if
-    there is no section.
-    """
+    """Return the first section that a type contains, such as `Files` for `tuple[Files, ...]`, or None."""
     if isinstance(kind, type) and issubclass(kind, BaseModel):
         return kind
     sections = map(section_in, get_args(kind))
@@ -54,17 +54,17 @@ def section_in(kind: Any) -> type[BaseModel] | None:
 
 
 def allowed_values(kind: Any, bounds: Sequence[Any]) -> str:
-    """Describe the type and range of a field in short, such as `int 1..100` or `pre|post`."""
+    """Describe the type and range of a field, such as `int 1..100` or `pre|post`."""
     choices = get_args(kind)  # the values of a literal, or the types in a union or tuple
     if get_origin(kind) is Literal:
         return "|".join(choices)
     if get_origin(kind) is tuple:
-        # All lists contain paths, except for train.freeze.
+        # train.freeze lists parts of the model. All other lists contain paths.
         parts = "|".join(get_args(ModelPart))
         return f"list of {parts}" if choices[0] is ModelPart else "path(s)"
     if get_origin(kind) is types.UnionType:
         kind, _ = choices  # the second type is None
-    # A range includes its ends, unless the ends are written with < or >.
+    # An end with < or > does not belong to the range.
     low = high = ""
     for bound in bounds:
         low = str(getattr(bound, "ge", low))
@@ -77,17 +77,17 @@ def allowed_values(kind: Any, bounds: Sequence[Any]) -> str:
     return f"{name} {low}..{high}" if low or high else name
 
 
-# The keys of the settings that training chooses if the user does not set them.
+# Keys of the settings that training chooses if the user does not set them.
 FITTED = frozenset(setting.key for setting in settings() if "[fitted]" in setting.help)
-# The keys of `data`, and the prefixes of keys in all sections, whose values come from the model in train.init_from.
+# With train.init_from, these settings come from that model. `INHERITED` contains prefixes of keys.
 INHERITED_DATA = {"nfkc_source", "target_tag", "placeholders", "glossary"}
 INHERITED = ("model.", "tokenizer.", *(f"data.{key}" for key in INHERITED_DATA))
 
 
 def values(config: Config, *, only_set: bool = False) -> Iterator[tuple[str, str]]:
-    """Yield the dotted key and the value of every setting, or only of the settings that the user has set.
+    """Yield the dotted key and the value of every setting. With `only_set`, yield only what the user has set.
 
-    Paths of corpora are resolved, and the items of lists are joined by spaces.
+    Paths of corpora are resolved. The items of a list are joined by spaces.
     """
     return leaves(config.model_dump(exclude_unset=only_set), "", Path())
 
@@ -97,7 +97,7 @@ def leaves(tree: Mapping[str, Any], prefix: str, root: Path) -> Iterator[tuple[s
     for name, value in tree.items():
         key = prefix + name
         if isinstance(value, Mapping):
-            # The value is a section, or a corpus, which may have its own root.
+            # The value is a section. A corpus may have its own root.
             own_root = value.get("root")
             yield from leaves(value, f"{key}.", data_root(own_root) if own_root else root)
         elif isinstance(value, tuple) and any(isinstance(item, Mapping) for item in value):
@@ -115,7 +115,7 @@ def leaves(tree: Mapping[str, Any], prefix: str, root: Path) -> Iterator[tuple[s
 
 
 def chosen_by_training(config: Config) -> dict[str, str]:
-    """Return the settings whose values training chooses, each with a mark that says where the value comes from."""
+    """Return the settings that training chooses, by key. Each value is a mark such as [fitted]."""
     # 1. Mark the settings that are fitted to the corpus, or come from another model.
     marks = dict.fromkeys(FITTED, "[fitted]")
     if origin := config.train.init_from:
@@ -132,8 +132,8 @@ def chosen_by_training(config: Config) -> dict[str, str]:
 def language(data: Data, side: Side) -> str:
     """Return the language code of a side of the training corpora.
 
-    If the code is not set, it comes from the directions or file names of the corpora. If the code is unknown, or if the
-    corpora have several codes, return an empty text.
+    If the code is not set, it comes from the directions or file names of the corpora. The result is empty if there is
+    no code or more than one.
     """
     was_set = data.source_lang if side == "source" else data.target_lang
     if was_set:
@@ -144,7 +144,7 @@ def language(data: Data, side: Side) -> str:
 
 
 def language_of_side(files: Files, side: Side) -> str:
-    """Return the language code of a side of a corpus, from the corpus's direction or the name of the first file."""
+    """Return the language code of a side, from the direction of the corpus or from its file name."""
     if files.languages:
         source, _, target = files.languages.partition("-")
         return source if side == "source" else target
@@ -160,9 +160,8 @@ def downloads_directory() -> Path:
 def data_root(root: str) -> Path:
     """Return the directory that a value of `data.root` means.
 
-    If the directory `root` exists, return `root` itself. Otherwise, search for a directory of this name in $NMT_DATA,
-    data/downloads and ../shared/data, in this order, and return the first one that exists. If none exists, or if `root`
-    is absolute or contains `..`, return `root` itself.
+    The root is searched for in the working directory, $NMT_DATA, data/downloads and ../shared/data, in this order.
+    If it is not found, it is returned unchanged. So is a root that is absolute or contains `..`.
     """
     # An empty root is the working directory.
     given = Path(root)

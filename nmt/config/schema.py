@@ -7,11 +7,11 @@ from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler
 from pydantic.functional_validators import AfterValidator, BeforeValidator, model_validator
 from pydantic_core import PydanticCustomError
 
-MAX_NAME_BYTES, MAX_PATH = 255, 3_000  # file systems' limits for a name (bytes) and a path (leaves room for suffixes)
+MAX_NAME_BYTES, MAX_PATH = 255, 3_000  # maximum lengths of a name (bytes) and of a path (characters)
 LANGUAGE = re.compile(r"([a-zA-Z]{2,8}|x-[a-zA-Z0-9]{1,8})([-_][a-zA-Z0-9]{1,8})*")
-CODE = "[a-zA-Z]{2,8}(_[a-zA-Z0-9]{1,8})*"  # a language code without dashes, which separate the codes of a direction
-LARGEST = 10**9  # upper bound of counts for which there is no smaller upper bound
-# For some keys, the values that each architecture implements. All other values of these keys are refused.
+CODE = "[a-zA-Z]{2,8}(_[a-zA-Z0-9]{1,8})*"  # a language code in a direction such as de-en; it has no dash
+LARGEST = 10**9  # upper bound of counts that have no other bound
+# The values that an architecture implements. Keys that are not listed may have any value.
 SUPPORTED: dict[str, dict[str, tuple[object, ...]]] = {
     "transformer": {"cell": ("lstm",), "attention": ("scaled_dot", "dot", "additive")},
     "rnn": {"norm": ("pre",), "positions": ("sinusoidal",), "padding_mask": (True,), "attention_window": (None,)},
@@ -19,13 +19,13 @@ SUPPORTED: dict[str, dict[str, tuple[object, ...]]] = {
 
 
 class Section(BaseModel):
-    """The base class of all sections. Sections are immutable, refuse unknown keys, and validate their defaults."""
+    """The base class of all sections. Sections are immutable and refuse unknown keys."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True, allow_inf_nan=False)
 
 
 def check_path(text: str) -> str:
-    """Refuse a path that no file system accepts, so that the error names the setting."""
+    """Refuse a path that no file system accepts."""
     # For these characters, Python's file functions raise ValueError.
     if re.search("[\0\ud800-\udfff]", text):
         raise PydanticCustomError("path", "Input should be a path without NUL and lone surrogates")
@@ -36,7 +36,7 @@ def check_path(text: str) -> str:
 
 
 def is_language(code: str) -> bool:
-    """Return whether a code is empty (unknown), or has the form of a BCP 47 tag, with - or _ between subtags."""
+    """Return whether a code has the form of a BCP 47 tag, such as zh-CN or zh_CN. An empty code is allowed."""
     return not code or LANGUAGE.fullmatch(code) is not None
 
 
@@ -58,7 +58,7 @@ def target_of(direction: str) -> str:
 
 
 def is_meant(direction: str, languages: str) -> bool:
-    """Return whether a user means a direction by `languages`: both de-en and en mean the direction de-en."""
+    """Return whether `languages` means a direction. Both de-en and en mean the direction de-en."""
     return f"-{direction}".endswith(f"-{languages}")
 
 
@@ -128,8 +128,8 @@ class Data(Section):
 
     @property
     def directions(self) -> list[str]:
-        """The directions of the training corpora, such as de-en, in order. Without languages, the list is empty."""
-        # In the config of one direction, the corpora keep their languages, but the direction is already chosen.
+        """The directions of the training corpora, such as de-en. Empty if the corpora name no languages."""
+        # With a target tag, the direction is already chosen.
         if self.target_tag:
             return []
         languages = [files.languages for files in self.train if files.languages]
@@ -143,7 +143,7 @@ class Data(Section):
 
     @field_serializer("train", "dev", "test", mode="wrap")
     def dump_corpora(self, corpora: tuple[Files, ...], dump: SerializerFunctionWrapHandler) -> Any:
-        """Dump a single corpus without languages as a mapping, not as a list. Dump an empty list as null."""
+        """Dump an empty list as null, and a single corpus without languages as a mapping."""
         if not corpora:
             return None
         dumped = dump(corpora)
@@ -159,7 +159,7 @@ class Data(Section):
 
     @model_validator(mode="after")
     def check_lists(self) -> Self:
-        """Check that dev and test are lists only if train is a list, and that corpora in lists have languages."""
+        """Check that train, dev and test are all lists of corpora, or all single corpora."""
         is_list = len(self.train) != 1 or bool(self.directions)
         if is_list and (self.mix or self.target_tag):
             raise ValueError("mix and target_tag do not go with a list of corpora in train")
@@ -170,14 +170,14 @@ class Data(Section):
             directions = [files.languages for files in corpora]
             if is_list:
                 self._check_directions(name, directions)
-            # The config of one direction keeps the languages of its corpora.
+            # With a target tag, a single corpus may have languages.
             elif len(corpora) > 1 or (any(directions) and not self.target_tag):
                 raise ValueError(f"{name} must be a corpus, as train is")
         return self
 
     def _check_directions(self, name: str, directions: list[str]) -> None:
-        """Check the directions of the corpora in a list. `data.train` must have a corpus into each target language."""
-        # A test set is optional. A dev set is required, because a list of corpora has no held-out dev set.
+        """Check the directions of a list of corpora. Training must have a corpus into each target language."""
+        # A list of corpora needs a dev set, because none is held out. A test set is optional.
         if "" in directions or not (directions or name == "test"):
             raise ValueError(f"{name} needs corpora that have languages, such as de-en")
         for direction in directions:
@@ -221,7 +221,7 @@ class ModelSettings(Section):
     )
     padding_mask: bool = Field(True, description="mask source padding; false only to see its effect")
     norm: Literal["pre", "post"] = Field("pre", description="layer norm before each sub-layer, or after")
-    # The ends of the model: positions, embeddings and the projection to logits.
+    # Positions, embeddings and the projection to logits.
     positions: Literal["sinusoidal", "learned", "rotary", "none"] = Field("sinusoidal", description="position encoding")
     projection_bias: bool = Field(False, description="a bias on the logits, as imported models have it")
     max_positions: int = Field(1024, ge=8, le=100_000, description="longest sequence that the model accepts, pieces")
@@ -238,7 +238,7 @@ class ModelSettings(Section):
                 values = " or ".join("null" if choice is None else plain(choice) for choice in supported)
                 raise ValueError(f"architecture {self.architecture} supports {key} {values}, not {plain(value)}")
 
-        # 2. In an rnn, the final state of each encoder layer initializes the decoder layer of the same number.
+        # 2. In an rnn, the final state of an encoder layer initializes the decoder layer with the same number.
         if self.architecture == "rnn" and self.n_encoder_layers != self.n_decoder_layers:
             got = f"{self.n_decoder_layers} and {self.n_encoder_layers}"
             raise ValueError(f"architecture rnn needs n_decoder_layers = n_encoder_layers, got {got}")
@@ -247,7 +247,7 @@ class ModelSettings(Section):
         if self.architecture == "transformer" and self.d_model % self.n_heads:
             raise ValueError(f"d_model ({self.d_model}) is not divisible by n_heads ({self.n_heads})")
 
-        # 4. Encodings are pairs of numbers. An rnn (always "sinusoidal") needs half of the width for each direction.
+        # 4. Position encodings are pairs of numbers. An rnn, also "sinusoidal", halves its width for two directions.
         if self.positions == "sinusoidal" and self.d_model % 2:
             raise ValueError(f"architecture rnn and sinusoidal positions need an even d_model, got {self.d_model}")
         width = self.d_model // self.n_heads
@@ -259,7 +259,7 @@ class ModelSettings(Section):
 class TrainSettings(Section):
     """Batches, the optimizer and its schedule, validation, and the limits of training."""
 
-    # Batches. With accumulate, the gradients of several batches are added up to the gradient of one large batch.
+    # Batches. With `accumulate`, the gradients of several batches are added up.
     batch_tokens: int = Field(4096, ge=8, le=LARGEST, description="(longest side + 1) x pairs per micro-batch [fitted]")
     accumulate: int = Field(1, ge=1, le=10_000, description="micro-batches per optimizer step")
     # The learning rate.
@@ -339,14 +339,14 @@ class Config(Section):
     decode: DecodeSettings = DecodeSettings()
 
     def direction(self, languages: str) -> Self:
-        """Return the config of one direction (de-en) or of all directions into one language (en), with its corpora.
+        """Return the config for one direction, such as de-en, or for one target language, such as en.
 
-        If no training corpus has this direction, `data.train` is the first training corpus.
+        It has only the corpora of this direction. If no training corpus fits, the first one is kept.
         """
         source, _, target = languages.rpartition("-")
         changes: dict[str, Any] = {"source_lang": source, "target_lang": target, "target_tag": target}
         changes["temperature"] = 1.0  # there is only one training corpus
-        # A config must have a training corpus, even if no training corpus has this direction.
+        # A config must have a training corpus.
         without_languages = self.data.train[0].model_copy(update={"languages": ""})
         changes["train"] = only_corpus(self.data.train, languages) or (without_languages,)
         changes["dev"] = only_corpus(self.data.dev, languages)
@@ -370,7 +370,10 @@ class Config(Section):
 
 
 def only_corpus(corpora: tuple[Files, ...], languages: str) -> tuple[Files, ...]:
-    """Return (corpus,) with the first corpus that `languages` means, or () if no or several directions are meant."""
+    """Return a tuple with the first corpus that `languages` means.
+
+    The tuple is empty if `languages` means no direction, or several.
+    """
     meant = [files for files in corpora if is_meant(files.languages, languages)]
     directions = {files.languages for files in meant}
     return tuple(meant[:1]) if len(directions) == 1 else ()

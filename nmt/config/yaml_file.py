@@ -19,14 +19,14 @@ MAX_FAULTS = 20  # maximum number of faults that a message lists
 COMMAND_LINE = "command line"
 KeyPath = tuple[str, ...]
 Origins = dict[KeyPath, str]  # the place where each key is set: "demo.yaml:12", or `COMMAND_LINE`
-# Settings that no longer exist, each with the value that had no effect. Old model files and runs still contain them.
+# Settings that no longer exist, each with its neutral value. Old model files and runs still contain them.
 GONE = {("data", "context"): 0, ("decode", "length_penalty"): "average"}
 
 
 class CoreLoader(yaml.SafeLoader):
     """A loader of YAML 1.2's core schema, in which `3e-4` is a number and `no` is a string.
 
-    Aliases are refused, because a small file with nested aliases can have a huge number of nodes.
+    Aliases are refused, because nested aliases can turn a small file into a huge tree.
     """
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
@@ -37,16 +37,16 @@ class CoreLoader(yaml.SafeLoader):
 
 
 class CoreDumper(yaml.SafeDumper):
-    """A dumper that quotes every string that a YAML 1.1 or YAML 1.2 parser would not read as a string."""
+    """A dumper that quotes a string such as `no`. Parsers of YAML 1.1 and 1.2 then read it as a string."""
 
 
 def represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
-    """Represent a string. A string with characters that are not printable is quoted."""
+    """Represent a string. Quote it if it has unprintable characters."""
     style = None if text.isprintable() else '"'
     return dumper.represent_scalar(f"{TAG}str", text, style)
 
 
-# The core schema: for each type, a pattern of its plain scalars, and the characters with which they can begin.
+# The core schema: for each type, the pattern of its scalars and their possible first characters.
 TAG = "tag:yaml.org,2002:"
 SCALARS: dict[str, tuple[str, list[str]]] = {
     "null": (r"~|null|Null|NULL|", ["~", "n", "N", ""]),
@@ -63,7 +63,7 @@ for name, (pattern, first_characters) in SCALARS.items():
 CoreLoader.add_constructor(f"{TAG}float", lambda _, node: float(node.value))
 CoreLoader.add_constructor(f"{TAG}int", lambda _, node: int(node.value))
 CoreDumper.add_representer(str, represent_text)
-# PyYAML's exceptions for invalid content. The last three occur if a value does not fit its tag, as in `!!bool maybe`.
+# PyYAML's exceptions for invalid content, such as KeyError for `!!bool maybe`.
 YAML_ERRORS = (yaml.YAMLError, ValueError, RecursionError, KeyError, AttributeError, TypeError)
 SHORT = reprlib.Repr()  # limits the length and the nesting of a value in a message
 SHORT.maxstring = SHORT.maxother = SHORT.maxlong = 200
@@ -103,7 +103,7 @@ def parse_override(override: str) -> tuple[KeyPath, Any]:
 
 
 def read_yaml(path: Path) -> tuple[dict[str, Any], Origins]:
-    """Read a YAML file. Returns its mapping, and the file and line of every key.
+    """Return the mapping in a YAML file, and the file and line of every key.
 
     Raises ConfigError if the file cannot be read, is too large, or is invalid.
     """
@@ -114,7 +114,7 @@ def read_yaml(path: Path) -> tuple[dict[str, Any], Origins]:
     origins: Origins = {}
     tree: Any = {}
     try:
-        # 1. Parse the file to nodes, which have line numbers, and collect the lines of all keys.
+        # 1. Parse the file to nodes, and collect the line of each key.
         loader = CoreLoader(content.decode("utf-8-sig"))
         node = loader.get_single_node()
         for key, line in keys_of(node, ()):
@@ -125,7 +125,7 @@ def read_yaml(path: Path) -> tuple[dict[str, Any], Origins]:
         if node is not None:
             tree = loader.construct_document(node)
     except YAML_ERRORS as error:
-        mark = getattr(error, "problem_mark", None)  # PyYAML's errors have one; its lines count from 0
+        mark = getattr(error, "problem_mark", None)  # only in PyYAML's errors; its lines count from 0
         place = f"{path}:{mark.line + 1}" if mark else str(path)
         problem = getattr(error, "problem", None) or str(error)
         first_line = problem.partition("\n")[0]
@@ -152,7 +152,7 @@ def keys_of(node: yaml.Node | None, prefix: KeyPath) -> Iterator[tuple[KeyPath, 
 def check_config(tree: Mapping[str, Any], origins: Origins, name: str) -> Config:
     """Validate a tree of settings. Raises ConfigError with one line per fault.
 
-    `name` is the name of the tree. A message contains this name if the origin of a fault is not known.
+    Each line begins with the origin of the fault, or with `name` if the origin is unknown.
     """
     tree = without_gone(tree)
     try:
@@ -167,7 +167,7 @@ def check_config(tree: Mapping[str, Any], origins: Origins, name: str) -> Config
 
 
 def without_gone(tree: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings without the keys in `GONE` whose value had no effect. The schema refuses other values."""
+    """Leave out the settings in `GONE` that have their neutral value. The schema refuses other values."""
     kept = dict(tree)  # a copy, so that the caller's tree stays unchanged
     for (section, key), without_effect in GONE.items():
         settings_of_section = kept.get(section)
@@ -193,18 +193,18 @@ def describe_with_origin(fault: Mapping[str, Any], tree: Any, origins: Origins, 
     if fault["type"] == "missing":
         return f"{origin}: '{key}' is missing"
     message = described(fault)
-    # A fault of type value_error is about several keys of this section, which the message names.
+    # The message of a value_error names the keys itself.
     return f"{origin}: {message}" if fault["type"] == "value_error" else f"{origin}: '{key}': {message}"
 
 
 def written_path(location: Sequence[str | int], tree: Any) -> KeyPath:
     """Return the path of a fault in the tree that the user wrote.
 
-    The path of the schema can differ, because the schema converts a single corpus or file name to a list.
+    pydantic's path can differ, because it has an index even if the user wrote a single item.
     """
     path = []
     for part in location:
-        # Leave out the index if the user wrote a single item instead of a list.
+        # Leave out the index of a single item.
         is_list = isinstance(tree, list | tuple)
         is_key = isinstance(tree, Mapping) and part in tree
         if isinstance(part, int) and not is_list and not is_key:
@@ -216,7 +216,7 @@ def written_path(location: Sequence[str | int], tree: Any) -> KeyPath:
 
 
 def suggestion(key: str) -> str:
-    """Return a hint for an unknown key: a known key with the same last part, else the most similar known key."""
+    """Return a hint that names a known key with the same last part or a similar spelling."""
     # 1. Search for keys with the same last part.
     keys = [setting.key for setting in settings()]
     leaf = key.rpartition(".")[2]
@@ -229,8 +229,8 @@ def suggestion(key: str) -> str:
 
 
 def described(fault: Mapping[str, Any]) -> str:
-    """Return the message of one of pydantic's errors with the value, as in `input should be less than 1, got 2`."""
-    # pydantic begins the messages of our validators with "Value error, ", and all others with a capital letter.
+    """Return pydantic's message with the value, such as `input should be less than 1, got 2`."""
+    # pydantic puts "Value error, " before the messages of our validators.
     text = str(fault["msg"]).removeprefix("Value error, ")
     message = text[:1].lower() + text[1:]
     if fault["type"] == "value_error":
@@ -240,6 +240,5 @@ def described(fault: Mapping[str, Any]) -> str:
 
 def dump_config(config: Config) -> str:
     """Return the config as YAML, with all keys. Loading this YAML returns the same config."""
-    # Keep the order of the schema, as `nmt config` does.
     tree = config.model_dump(mode="json")
     return yaml.dump(tree, Dumper=CoreDumper, sort_keys=False, allow_unicode=True)

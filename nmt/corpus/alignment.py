@@ -1,13 +1,13 @@
-"""A measure of whether the two lines of a pair translate each other, and a search for blocks of unrelated pairs.
+"""A measure of whether two lines translate each other, and a search for blocks of unrelated pairs.
 
-A lexicon is learned from the corpus itself. It links source words to target words that occur in the same pairs. Names
-and numbers are the same on both sides, so equal words are linked without being learned. The agreement of a pair is the
-mean, over target words, of the strongest link to a source word.
+A lexicon is learned from the corpus itself. It links source words to target words that occur in the same pairs. Equal
+words, such as names and numbers, need not be learned. The agreement of a pair is the mean, over target words, of the
+strongest link to a source word.
 
-The measure is a log-likelihood ratio: how much more likely the agreement and the lengths of a pair are if its lines are
-unrelated than if they translate each other. Both likelihoods are estimated from the corpus. The pairs of the corpus are
-taken as translations, and pairs of lines that are far apart are taken as unrelated. A two-state Viterbi search over the
-measure of all pairs finds the blocks. `nmt.corpus.pairing` then finds the right partners of the lines in a block.
+The measure is the log-likelihood ratio of a pair's agreement and lengths, unrelated against translated. Both
+likelihoods are estimated from the corpus. Its pairs count as translations, and lines that are far apart count as
+unrelated. A Viterbi search over all pairs finds the blocks. `nmt.corpus.pairing` then finds the right partners of the
+lines in a block.
 
 For a single pair, the measure is weak evidence, since short sentences share few words. To rank pairs, use `nmt score`.
 """
@@ -27,22 +27,21 @@ from nmt.text.spans import Span
 from nmt.text.words import COMPARED_WORD
 
 MAX_WORDS = 24  # only the first words of a line are compared
-MIN_TOGETHER = 2  # minimum number of pairs in which two words must occur together to be linked
-MIN_LINK = 1.0  # minimum pointwise mutual information, in nats, of two words that are linked
-MAX_LINK = 7.0  # maximum strength of a link, in nats
-MIN_SURPRISE = 4.0  # nats; minimum evidence that two linked words occur together more often than by chance
-SAME_WORD = 4.0  # strength, in nats, of the link between two equal words that are not frequent
+MIN_TOGETHER = 2  # linked words occur together in at least this many pairs
+MIN_LINK = 1.0  # nats; minimum pointwise mutual information of two linked words
+MAX_LINK = 7.0  # nats; maximum strength of a link
+MIN_SURPRISE = 4.0  # nats; minimum evidence that linked words do not occur together by chance
+SAME_WORD = 4.0  # nats; strength of the link between equal words, such as names
 FREQUENT = 0.001  # a source word is frequent if it is in more than this share of the lines
-# A source line and a target line are taken as unrelated if this share of all lines is between them. The share is not
-# 0.5: if the two halves of a file were exchanged, lines at the distance 0.5 would be translations.
+# Two lines that are this share of the file apart are taken as unrelated. With 0.5, they would be translations in a file
+# with exchanged halves.
 FAR = 0.38
 BATCH = 1_000  # number of pairs that are compared at once
 N_BINS = 24  # maximum number of bins of a histogram
-# A link of two words is sure if its strength is at least `SURE_LINK`, and exceeds the strength of any other link of
-# either word by at least `SURE_MARGIN`, in nats. In tests/translate/alignments/de-en.tsv, 294 of 297 sure links are
-# right.
+# A sure link has at least the strength `SURE_LINK`. It is stronger than any other link of its two words, by at least
+# `SURE_MARGIN`. Both are in nats. In tests/translate/alignments/de-en.tsv, 294 of 297 sure links are right.
 SURE_LINK, SURE_MARGIN = 2.0, 0.5
-SWITCH = 14.0  # nats; cost of each change of state in a Viterbi search, such as the beginning or the end of a block
+SWITCH = 14.0  # nats; cost of each change of state in a Viterbi search
 MIN_CONTRAST = 0.7  # nats; if `Evidence.contrast` is less, the pairs look like unrelated lines
 
 ALIGNED_WORD = regex.compile(COMPARED_WORD)
@@ -54,7 +53,7 @@ Block = tuple[int, int]  # lines [start, end), counted from 0
 
 @dataclass(frozen=True, eq=False)
 class HashedLines:
-    """The hashes of the words of some lines, and the lengths of the lines. Indexing selects lines, as in an array."""
+    """Some lines, as hashes of words and as lengths. Indexing selects lines, as in an array."""
 
     words: Words  # shape (n, MAX_WORDS); 0 after the last word
     sizes: NDArray[np.int64]  # shape (n,); number of characters of each line
@@ -72,7 +71,10 @@ def hash_lines(texts: Sequence[str]) -> HashedLines:
 
 
 def hash_words(texts: Sequence[str]) -> Words:
-    """Return an array of shape (n, MAX_WORDS): hashes of the first words of each text, and 0 after the last word."""
+    """Return the hashes of the first words of each text.
+
+    The array has the shape (n, MAX_WORDS). It is 0 after the last word.
+    """
     words = np.zeros((len(texts), MAX_WORDS), np.uint32)
     for row, text in zip(words, texts, strict=True):
         hashes = [hash_word(word) for word in ALIGNED_WORD.findall(text)[:MAX_WORDS]]
@@ -89,14 +91,13 @@ def hash_word(word: str) -> int:
 class Lexicon:
     """Links between source words and target words."""
 
-    keys: NDArray[np.uint64]  # shape (N,): the two words of each link, see `pair_keys`; ascending
+    keys: NDArray[np.uint64]  # shape (N,), ascending; the two words of each link, see `pair_keys`
     strengths: Strengths  # shape (N,)
 
     def links(self, word: int, vocabulary: Words) -> tuple[NDArray[np.int64], Strengths]:
         """Return the links of a source word to words of a vocabulary.
 
-        If the lexicon has no link of the source word to itself, a link of strength `SAME_WORD` is added, because the
-        word may be a name or a number.
+        A word without a link to itself gets one of strength `SAME_WORD`, since it may be a name.
 
         Args:
             vocabulary: target words, ascending.
@@ -117,9 +118,9 @@ class Lexicon:
         return indices[is_known], strengths[is_known]
 
     def strength(self, source: Words, target: Words) -> Strengths:
-        """Return the strength of the link between each source word and each target word of each pair.
+        """Return the strength of the link of each source word to each target word. 0 means no link.
 
-        Returns an array of shape (n, S, T), for n pairs of S source words and T target words. 0 means no link.
+        The shape is (n, S, T), for n pairs of S source words and T target words.
         """
         is_pair = (source != 0)[:, :, None] & (target != 0)[:, None, :]  # False for padding
         keys = pair_keys(source[:, :, None], target[:, None, :])[is_pair]
@@ -133,10 +134,7 @@ class Lexicon:
 
 
 def pair_keys(source: Words, target: Words) -> NDArray[np.uint64]:
-    """Return a 64-bit number for each pair of words: the source word is the upper 32 bits, the target word the lower.
-
-    Each word is given by its hash.
-    """
+    """Return a 64-bit key for each pair of words. It consists of the two hashes, the source first."""
     return np.asarray(source.astype(np.uint64) << 32 | target, np.uint64)
 
 
@@ -146,7 +144,7 @@ def learn_lexicon(source: Words, target: Words) -> Lexicon:
     The strength of a link is the pointwise mutual information of the two words.
     """
     n = len(source)
-    # 1. Count in how many pairs each word occurs, and in how many pairs each two words occur together.
+    # 1. Count the pairs in which each word occurs, and those in which two words occur together.
     source_words, source_counts = np.unique(distinct_in_rows(source), return_counts=True)
     target_words, target_counts = np.unique(distinct_in_rows(target), return_counts=True)
     together = []
@@ -164,8 +162,8 @@ def learn_lexicon(source: Words, target: Words) -> Lexicon:
     surprise = counts * links - (counts - expected)  # nats: the log-likelihood ratio of two Poisson rates
     is_linked = (links > MIN_LINK) & (surprise > MIN_SURPRISE)
     keys, links = keys[is_linked], np.minimum(links[is_linked], MAX_LINK)
-    # 3. A frequent word, such as "war", may have another meaning in the other language. If no link of such a word to
-    # itself was learned, store a link of strength 0. Otherwise, `Lexicon` would use `SAME_WORD`.
+    # 3. A frequent word, such as "war", may have another meaning in the other language. If no link to itself was
+    # learned, the strength of this link is 0 instead of `SAME_WORD`.
     frequent = source_words[source_counts > max(3, FREQUENT * n)]
     frequent = np.union1d(frequent, np.zeros(1, np.uint32))  # with 0, the padding, a lexicon is never empty
     unlinked = np.setdiff1d(pair_keys(frequent, frequent), keys)
@@ -176,7 +174,7 @@ def learn_lexicon(source: Words, target: Words) -> Lexicon:
 
 
 def distinct_in_rows(rows: NDArray[Any]) -> NDArray[Any]:
-    """Return one array with the distinct values of each row, one row after the other."""
+    """Return the distinct values of each row, joined to one array."""
     ordered = np.sort(rows, 1)
     is_first = np.ones(rows.shape, bool)
     is_first[:, 1:] = ordered[:, 1:] != ordered[:, :-1]
@@ -184,10 +182,10 @@ def distinct_in_rows(rows: NDArray[Any]) -> NDArray[Any]:
 
 
 def agreement(source: Words, target: Words, lexicon: Lexicon) -> Strengths:
-    """Return an array of shape (n,): the agreement of each pair.
+    """Return the agreement of each pair, of shape (n,).
 
-    The agreement is the mean, over target words, of the strongest link to a source word. If a side of the pair has no
-    words, the agreement is NaN.
+    The agreement is the mean, over target words, of the strongest link to a source word. It is NaN if a side has no
+    words.
     """
     result = np.empty(len(source), np.float32)
     for start in range(0, len(source), BATCH):
@@ -197,7 +195,7 @@ def agreement(source: Words, target: Words, lexicon: Lexicon) -> Strengths:
 
 
 def features(source: HashedLines, target: HashedLines, lexicon: Lexicon, lengths: Lengths) -> Feature:
-    """Return an array of shape (2, n): for each of n pairs, the agreement and the z-score of the length ratio."""
+    """Return the two features of each pair, of shape (2, n). See `Feature`."""
     length_ratio = lengths.z(source.sizes, target.sizes)
     return np.stack([agreement(source.words, target.words, lexicon), length_ratio])
 
@@ -214,12 +212,12 @@ def agreement_of_batch(source: Words, target: Words, lexicon: Lexicon) -> NDArra
 
 
 def sure_links(source: Sequence[str], target: Sequence[str], lexicon: Lexicon) -> list[list[tuple[Span, Span]]]:
-    """Return, for each pair, the spans of source and target words that surely translate each other.
+    """Return, for each pair, the spans of words that surely translate each other.
 
-    The link of two such words is strong, and clearly stronger than all other links of either word.
+    The link of two such words is strong, and clearly stronger than their other links.
     """
     links = lexicon.strength(hash_words(source), hash_words(target))
-    # Compare the link of two words with the second strongest link of the target word, and of the source word.
+    # Compare each link with the second strongest link of its target word and of its source word.
     is_sure = links >= SURE_LINK
     second_of_target = np.sort(links, 1)[:, -2:-1, :]
     second_of_source = np.sort(links, 2)[:, :, -2:-1]
@@ -249,13 +247,13 @@ class Histogram(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Evidence:
-    """The evidence for whether the lines of a pair are unrelated, from the agreement and length ratio of the pair."""
+    """The evidence that the lines of a pair are unrelated."""
 
-    histograms: list[Histogram]  # the histogram of the agreement, and the histogram of the length ratio
+    histograms: list[Histogram]  # of the agreement and of the length ratio
     contrast: float  # mean log-likelihood ratio of unrelated lines, in nats; near 0 if all pairs are unrelated
 
     def __call__(self, pairs: Feature) -> NDArray[np.float64]:
-        """Return the log-likelihood ratio, unrelated against translated, of each pair. A feature that is NaN adds 0."""
+        """Return the log-likelihood ratio of each pair, unrelated against translated. A NaN feature adds 0."""
         total = np.zeros(pairs.shape[1:])
         for values, (edges, ratios) in zip(pairs, self.histograms, strict=True):
             bins = np.searchsorted(edges, values)
@@ -264,13 +262,13 @@ class Evidence:
 
 
 def weigh(paired: Feature, unrelated: Feature) -> Evidence:
-    """Estimate the log-likelihood ratios of all bins from the features of pairs and of unrelated lines."""
+    """Estimate the evidence from the features of pairs and of unrelated lines."""
     histograms = []
     contrast = 0.0
     for of_pairs, of_unrelated in zip(paired, unrelated, strict=True):
         of_pairs = of_pairs[~np.isnan(of_pairs)]
         of_unrelated = of_unrelated[~np.isnan(of_unrelated)]
-        # Choose edges that put about the same number of values into each bin.
+        # Each bin gets about the same number of values.
         pooled = np.concatenate([of_pairs, of_unrelated])
         edges = np.zeros(1)
         if len(pooled):
@@ -285,20 +283,19 @@ def weigh(paired: Feature, unrelated: Feature) -> Evidence:
 
 
 def shares_of_bins(values: NDArray[np.float32], edges: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the share of the values that is in each bin. As smoothing, two values are added to each bin."""
+    """Return the share of the values in each bin. As smoothing, each bin gets two more values."""
     bins = np.searchsorted(edges, values)
     counts = np.bincount(bins, minlength=len(edges) + 1) + 2
     return np.asarray(counts / counts.sum())
 
 
 def in_blocks(ratios: NDArray[np.float64]) -> NDArray[np.bool_]:
-    """Return whether each pair is in a block of unrelated pairs, given the log-likelihood ratio of each pair.
+    """Return whether each pair is in a block of unrelated pairs.
 
-    The likeliest path through two states, inside of a block and outside of a block, says where the blocks are. Each
-    change of state costs `SWITCH`.
+    A Viterbi search with two states, inside and outside of a block, finds the blocks. `ratios` are the log-likelihood
+    ratios of the pairs, unrelated against translated.
     """
-    # After each line: the log-likelihood of the best path that is inside of a block, minus the log-likelihood of the
-    # best path that is outside of a block. Each path may have changed its state before the line.
+    # For each line: the lead of the best path inside of a block over the best path outside.
     leads = []
     lead = -SWITCH
     for ratio in ratios.tolist():

@@ -1,10 +1,9 @@
 """A search for lines that belong together in a corpus in which no pairs are known.
 
-If a line is missing near the beginning of a file, hardly any lines with the same number belong together. Then the first
-lines are paired at one offset: the offset at which both sides have their longer and shorter lines in the same places. A
-first lexicon is learned from the pairs. Wrong pairs add few links to the lexicon, since the words of a wrong pair occur
-together only by chance. Then the lines are paired by the lexicon, and a new lexicon is learned from the new pairs. A
-few such rounds improve the pairs and the lexicon.
+If a line is missing near the beginning of a file, hardly any lines with the same number belong together. So the first
+lines are paired at one offset, where long and short lines are in the same places on both sides. A lexicon is learned
+from these pairs. Wrong pairs do little harm, since their words occur together only by chance. Then the lines are paired
+by the lexicon, and a new lexicon is learned. A few such rounds improve the pairs and the lexicon.
 """
 
 import math
@@ -20,7 +19,7 @@ from nmt.corpus.pairing import LineComparison, Run, offsets_of, read_windows
 from nmt.corpus.reading import Survey
 
 N_LEARNED = 8_000  # a lexicon is learned from this many source lines
-MAX_ROUNDS = 5  # maximum number of rounds; a round pairs the lines by a lexicon, and learns a lexicon from the pairs
+MAX_ROUNDS = 5  # maximum number of rounds of learning a lexicon and pairing the lines
 MIN_PAIRS = 200  # with fewer pairs, too little can be learned
 Lines = NDArray[np.int64]  # numbers of lines, counted from 0
 
@@ -29,15 +28,15 @@ def learn_pairs(survey: Survey) -> tuple[Lines, Lines, Evidence | None]:
     """Find lines that belong together in a corpus in which no pairs are known.
 
     Returns:
-        The source lines and the target lines of all pairs among the first `N_LEARNED` source lines, and the evidence
-        learned from these pairs. If the two sides seem to be unrelated, the evidence is None.
+        The source lines and the target lines of the pairs, and the evidence learned from them. Only the first
+        `N_LEARNED` source lines are paired. The evidence is None if the pairs are too few or seem to be unrelated.
     """
     offsets = offsets_of(survey)
     [window] = read_windows(survey, [(0, min(survey.n_source, N_LEARNED))], offsets)
     # 1. Pair all lines at one offset.
     offset = likeliest_offset(window.source.sizes, window.target.sizes, offsets)
     runs = [run_at(offset, len(window.source), len(window.target))]
-    # 2. Pair the lines again by what was learned from the pairs, and repeat until the pairs stay the same.
+    # 2. Learn from the pairs, and pair the lines again, until the pairs stay the same.
     runs_before: list[Run] = []
     for _ in range(MAX_ROUNDS):
         if runs == runs_before:
@@ -58,7 +57,7 @@ def run_at(offset: int, n_source: int, n_target: int) -> Run:
 
 
 def lines_of(runs: Sequence[Run]) -> tuple[Lines, Lines]:
-    """Return the source lines and the target lines of all pairs in some runs."""
+    """Return the source lines and the target lines of all pairs in the runs."""
     none = np.zeros(0, np.int64)
     source = [np.arange(run.start, run.end) for run in runs]
     target = [lines + run.offset for lines, run in zip(source, runs, strict=True)]
@@ -66,11 +65,9 @@ def lines_of(runs: Sequence[Run]) -> tuple[Lines, Lines]:
 
 
 def likeliest_offset(source_sizes: NDArray[np.int64], target_sizes: NDArray[np.int64], offsets: range) -> int:
-    """Return the offset at which both sides most often have their longer and shorter lines in the same places.
+    """Return the offset at which the lengths of lines rise and fall together on both sides.
 
-    Only whether a line is longer or shorter than the line before it is compared, not its length. In a file that is
-    sorted by length, neighboring lines have similar lengths, so the lengths would be alike at many offsets. A few
-    blank or very long lines would also count too much.
+    The lengths themselves are not compared. In a file that is sorted by length, they would fit at many offsets.
     """
     source, target = np.sign(np.diff(source_sizes)), np.sign(np.diff(target_sizes))
     scores = []
@@ -85,7 +82,7 @@ def learn_comparison(source: HashedLines, target: HashedLines) -> LineComparison
     """Learn a comparison from the lines of n pairs."""
     lexicon = alignment.learn_lexicon(source.words, target.words)
     lengths = learn_lengths(source.sizes, target.sizes)
-    # Compare the pairs with pairs of unrelated lines: of each source line and a target line that is far away.
+    # A source line and a target line far away are a pair of unrelated lines.
     n_pairs = len(source)
     unrelated = target[np.roll(np.arange(n_pairs), int(alignment.FAR * n_pairs))]
     paired_features = alignment.features(source, target, lexicon, lengths)

@@ -1,8 +1,7 @@
-"""The corpora that `nmt download` offers and `corpora.toml` lists, and the expected hashes of the texts of the corpora.
+"""The catalog of corpora that `nmt download` offers, read from `corpora.toml`, and the hashes of their texts.
 
-`pins/NAME.sha256` lists the SHA-256 of each decompressed text that the recipes were measured on, in the format of
-sha256sum. `data/pin_corpora.py` writes this list. The French and Czech files of Multi30k are not listed, because no
-recipe uses these files. They come from the same commit as the English and German files.
+`pins/NAME.sha256` lists the SHA-256 of each decompressed text, in the format of sha256sum. `data/pin_corpora.py` writes
+this list. The French and Czech files of Multi30k are not listed, because no recipe uses them.
 """
 
 import itertools
@@ -16,18 +15,17 @@ from importlib import resources
 class Corpus:
     """A corpus that `nmt download` offers."""
 
-    name: str  # also the name of the corpus's directory, and the value of `data.root` in the recipes
+    name: str  # also the name of its directory, and `data.root` in the recipes
     languages: Sequence[str]  # language codes, as in the file names; the first two are downloaded by default
-    parts: Sequence[str]  # names of the training, dev and test part, as in the file names PART.LANGUAGE.gz
+    parts: Sequence[str]  # names of the training, dev and test part in the file names PART.LANGUAGE.gz
     n_pairs: Sequence[int]  # numbers of training, dev and test pairs that the recipes were measured on
     size_mb: float  # megabytes to download for two languages
     license: str  # short name of the license
     terms: str  # text of the file LICENSE.txt beside the data
     note: str  # remark in the list that `nmt download` prints
-    url: str  # URL of each file with {part} and {language}, or URL of one file, see `tatoeba.pairs_with_text`
+    url: str  # URL with {part} and {language}, or URL of one file with all pairs
     members: Sequence[str] = ()  # names of the source and the target text in a zip file
-    # URLs of the source and the target of a public test set, from which the test pairs are sampled. Training and dev
-    # pairs share no sentence with the public test set.
+    # URLs of the two sides of a public test set. Training pairs share no sentence with it.
     test_urls: Sequence[str] = ()
 
     @property
@@ -36,7 +34,7 @@ class Corpus:
         return "{part}" not in self.url
 
     def files(self, languages: Iterable[str]) -> list[str]:
-        """Return the names, without .gz, of the files of all parts in these languages."""
+        """Return the file names of all parts in these languages, without .gz."""
         return [f"{part}.{language}" for part, language in itertools.product(self.parts, languages)]
 
     def url_of(self, name: str) -> str:
@@ -72,7 +70,7 @@ def command(corpus: Corpus, languages: Sequence[str]) -> str:
 
 
 def pinned(corpus: str) -> dict[str, str]:
-    """Return the expected SHA-256 of each pinned text of a corpus, by the name of the text's file without .gz."""
+    """Return the expected SHA-256 of each pinned text, by file name without .gz."""
     digests = {}
     for line in pins_file(f"{corpus}.sha256").splitlines():
         digest, name = line.split()

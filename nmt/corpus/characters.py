@@ -1,4 +1,4 @@
-"""Tests for faults in the characters of a single text, and functions that mend some kinds of these faults."""
+"""Tests for faults in the characters of a text, and functions that mend some of these faults."""
 
 import re
 import unicodedata
@@ -11,11 +11,9 @@ from ftfy.fixes import unescape_html
 
 from nmt.text.words import RIGHT_TO_LEFT_LETTER, UNSPACED_CHARACTER
 
-# ftfy restores UTF-8 text that was decoded with a wrong encoding. With this configuration, ftfy inserts no U+FFFD, and
-# keeps control characters, because `CONTROL` finds control characters.
+# ftfy restores text that was decoded with a wrong encoding. Here, it inserts no U+FFFD and keeps control characters.
 ENCODING = TextFixerConfig(replace_lossy_sequences=False, fix_c1_controls=False, explain=False)
-# The first group matches the tags that separate words. `without_markup` replaces these tags by a space, and deletes all
-# other tags.
+# The group matches the tags that separate words. `without_markup` replaces them by a space, and deletes all others.
 TAG = re.compile(
     r"</?(?:(blockquote|br|center|div|h[1-6]|hr|li|ol|p|pre|table|tbody|td|th|tr|ul)|abbr|body|code|em|font|head|html|img|"
     r"input|link|meta|script|small|span|strike|strong|style|sub|sup|tt|[abiu])(?:\s[^<>]*)?/?>",
@@ -29,25 +27,22 @@ CONTROL = (
 )
 WORD_BREAK = "\u200b"  # the zero width space
 DIRECTION = "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"  # marks, embeddings and isolates for right-to-left text
-# Scripts that separate words by zero width spaces or not at all, and scripts that run from right to left. In a text
-# with such a script, zero width spaces and marks of direction are right.
+# Scripts without spaces, and right-to-left scripts. They need zero width spaces or marks of direction.
 INVISIBLE_SCRIPT = regex.compile(f"{UNSPACED_CHARACTER}|{RIGHT_TO_LEFT_LETTER}")
 ALWAYS_FAULTY = re.compile(CONTROL)
 ELSEWHERE_FAULTY = re.compile(f"{CONTROL}|[{WORD_BREAK}{DIRECTION}]")
 SPACING = re.compile(f"  |\t|^[\\s{WORD_BREAK}]|[\\s{WORD_BREAK}]\\Z")
-# Without the lookbehind, a search would start again at each space of a row of spaces, and take quadratic time.
+# Without the lookbehind, a long row of spaces would take quadratic time.
 SPACE_AT_ENDS = re.compile(f"^[\\s{WORD_BREAK}]+|(?<![\\s{WORD_BREAK}])[\\s{WORD_BREAK}]+\\Z")
-# Only full-width letters and digits are faults: full-width punctuation is right in Chinese text. The function
-# of ftfy is not used, because it also changes punctuation.
+# Full-width letters and digits are faults. Full-width punctuation is right in Chinese text.
 FULL_WIDTH = re.compile("[\uff10-\uff19\uff21-\uff3a\uff41-\uff5a]")
 _LATIN = "A-Za-zÀ-ÖØ-öø-ɏ"
-# Cyrillic letters, and Greek letters that look Latin. The letter μ is not among them, so that μm is right.
+# Cyrillic letters, and Greek letters that look Latin. The letter μ is left out, because μm is right.
 _OTHER = "Ѐ-ԯΑΒΕΖΗΙΚΜΝΟΡΤΥΧικνορυ"
 MIXED = re.compile(f"[{_LATIN}][{_OTHER}]|[{_OTHER}][{_LATIN}]")
 LIKE_OTHER = frozenset("ABCEHIJKMOPTXYaceijopxy")  # Latin letters without accents that look like Cyrillic letters
 LIKE_LATIN = frozenset("АВЕЅЗІЈКМНОРСТУХаеѕіјорсухһԁԛԝΑΒΕΖΗΙΚΜΝΟΡΤΥΧικνορυ")
-# Traces of tokenizers: a space before punctuation, detached clitics (`do n't`) and the Penn Treebank's codes of
-# brackets (-lrb-); and spaces between Han characters.
+# Traces of tokenizers: a space before punctuation, `do n't`, the bracket code -lrb-, and spaces between Han characters.
 TOKENIZED = re.compile(r" (?:[.,](?: |$)|[!?]$|n't\b|['’](?:s|re|ve|ll|d|m)\b|-[lr]rb-)", re.IGNORECASE)
 SPACED_HAN = re.compile("(?:[一-鿿] ){2,}[一-鿿]")
 
@@ -69,7 +64,7 @@ def without_markup(text: str) -> str:
 
 
 def faulty_controls(text: str) -> re.Pattern[str]:
-    """Return the pattern of the control and invisible characters that are faults in a text with these scripts."""
+    """Return the pattern of the control and invisible characters that are faults in this text."""
     return ALWAYS_FAULTY if INVISIBLE_SCRIPT.search(text) else ELSEWHERE_FAULTY
 
 
@@ -83,7 +78,7 @@ def without_control(text: str) -> str:
 
 
 def has_homoglyphs(text: str) -> bool:
-    """Return whether a text has a word that mixes two scripts, with letters that only look like the right letters."""
+    """Return whether a word of the text mixes two scripts, but looks as if it had one."""
     if text.isascii() or not MIXED.search(text):
         return False
     mixed_words = filter(MIXED.search, re.findall(r"\w+", text))
@@ -91,9 +86,9 @@ def has_homoglyphs(text: str) -> bool:
 
 
 def is_disguised(word: str) -> bool:
-    """Return whether all letters of one script in a word look like letters of the other script.
+    """Return whether all letters of one script look like letters of the other script.
 
-    The word has Latin letters, and letters of `_OTHER`.
+    The word mixes Latin letters and letters of `_OTHER`.
     """
     letters = set(filter(str.isalpha, word))
     latin = {letter for letter in letters if letter < "\u0370"}

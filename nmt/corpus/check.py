@@ -2,9 +2,9 @@
 
     sample of training pairs -> what is usual -> every pair of all corpora, in several processes -> runs -> findings
 
-If the training lines with the same number do not clearly belong together, `bootstrap` looks for lines that belong
-together, and what is usual is learned again from these lines. Every file is read a few times, in chunks. Memory grows
-by 48 bytes per pair (five 8-byte digests and two float32 features); faulty lines take further memory.
+If the training lines with the same number do not clearly belong together, `bootstrap` looks for lines that do. Then
+what is usual is learned again from these lines. Every file is read a few times, in chunks. Memory grows by about 48
+bytes per pair.
 """
 
 from collections.abc import Sequence
@@ -24,14 +24,12 @@ from nmt.corpus.reading import CorpusFiles, Survey, decode, lines_at, survey, te
 N_EXAMPLES = 5  # maximum number of examples of a finding
 # If more than this share of training lines is in unrelated blocks, the lexicon was learned from too many wrong pairs.
 MAX_UNRELATED = 0.05
-# If neighboring lines are similar, a lexicon learned from shifted lines may take the shifted pairs for translations.
-# Then `Evidence.contrast` is low, at most 1.2 nats. With the right pairs, the contrast is about twice as high.
+# A lexicon that is learned from shifted lines may take them for translations. Then `Evidence.contrast` is at most 1.2
+# nats. With the right pairs, it is about twice as high.
 SURE_CONTRAST = 2.0  # nats; if the contrast is less, `bootstrap` looks for lines that belong together
-# If the lines with the same number seem to be pairs, the pairs that `bootstrap` finds are used only if the contrast of
-# the found pairs is at least this many times the contrast of the lines with the same number.
+# The pairs that `bootstrap` finds must have this many times the contrast of the lines with the same number.
 CLEARLY_MORE = 1.5
-# A finding with fewer faulty lines is no error, whatever the share of the faulty lines: one faulty line in a corpus of
-# fifty lines says little about the corpus.
+# A finding with fewer lines is no error. In a small corpus, one faulty line says little.
 MIN_ERROR_LINES = 3
 OF_CORPUS = ("counts", "unrelated", "unchecked", "swapped", "declared")  # kinds that concern the whole corpus
 
@@ -40,14 +38,16 @@ OF_CORPUS = ("counts", "unrelated", "unchecked", "swapped", "declared")  # kinds
 class CheckReport:
     corpora: list[Survey]
     findings: list[Finding]  # the most severe first
-    runs: dict[str, list[Run]]  # for each name of a corpus: the lines that belong together
+    runs: dict[str, list[Run]]  # the lines that belong together, by name of the corpus
 
 
 def check(corpora: Sequence[CorpusFiles], declared: tuple[str, str] = ("", ""), *, quiet: bool = True) -> CheckReport:
-    """Look for all faults of the training, dev and test corpora. What is usual is learned from the first corpus.
+    """Look for all faults of the corpora. The first one is the training corpus.
 
-    `declared` are the language codes that the config or the file names declare; "" for a side without declared
-    language. Raises DataError if a file is missing, empty or UTF-16.
+    Args:
+        declared: the language codes from the config or the file names, or "" if unknown.
+    Raises:
+        DataError: a file is missing, empty or UTF-16.
     """
     surveys = [survey(files) for files in corpora]
     labels = findings.label_of(declared[0]), findings.label_of(declared[1])
@@ -73,7 +73,7 @@ def check(corpora: Sequence[CorpusFiles], declared: tuple[str, str] = ("", ""), 
 
 @dataclass(frozen=True, eq=False)
 class Learned:
-    """What was learned from the training corpus, and the results for the training pairs."""
+    """What the check learns from the training corpus."""
 
     usual: Usual
     train: Gathered
@@ -81,20 +81,20 @@ class Learned:
 
 
 def learn_from(train: Survey, declared: tuple[str, str], quiet: bool) -> Learned:
-    """Learn from pairs of training lines with the same number.
+    """Learn from the training lines with the same number.
 
-    If these lines do not clearly belong together, look for lines that belong together, and learn from them instead.
+    If these lines do not clearly belong together, learn from lines that do.
     """
     usual = learn_usual(train.source, train.target, declared)
     gathered = gather(train, usual, quiet)
     evidence = findings.evidence_of(gathered)
     learned = Learned(usual, gathered, evidence)
-    contrast = 0.0  # of lines with the same number, if most of them seem to be pairs
+    contrast = 0.0  # stays 0 if too many lines seem to be unrelated
     if evidence is not None and findings.in_unrelated_blocks(gathered, evidence).mean() <= MAX_UNRELATED:
         contrast = evidence.contrast
     if contrast >= SURE_CONTRAST:
         return learned
-    # Perhaps most lines with the same number do not belong together. Look for lines that belong together.
+    # Look for lines that belong together.
     source_lines, target_lines, evidence = bootstrap.learn_pairs(train)
     if evidence is None or evidence.contrast < CLEARLY_MORE * contrast:
         return learned
@@ -108,8 +108,7 @@ def learn_from(train: Survey, declared: tuple[str, str], quiet: bool) -> Learned
 def runs_in(gathered: Gathered, learned: Learned) -> list[Run]:
     """Return the runs of a corpus.
 
-    If there is evidence, `pairing.find_runs` finds the runs. Without evidence, return one run of all lines with the
-    same number, or no run if the sides seem to be unrelated or have different numbers of lines.
+    Without evidence, runs cannot be found. Then all lines form one run, or none if the sides clearly do not fit.
     """
     surveyed = gathered.survey
     if learned.evidence is not None:
@@ -122,9 +121,9 @@ def runs_in(gathered: Gathered, learned: Learned) -> list[Run]:
 
 
 def with_examples(gathered: Gathered, drafts: Sequence[FindingDraft]) -> list[Finding]:
-    """Return a finding with examples for each draft. The text of the examples is read from the files again.
+    """Turn drafts into findings. The texts of their examples are read from the files again.
 
-    A draft without lines is left out, unless the draft concerns the whole corpus.
+    Drafts without lines are left out. Only the kinds in `OF_CORPUS` need no lines.
     """
     files = gathered.survey.files
     drafts = [draft for draft in drafts if len(draft.lines) or draft.kind in OF_CORPUS]
@@ -139,14 +138,14 @@ def with_examples(gathered: Gathered, drafts: Sequence[FindingDraft]) -> list[Fi
 
 
 def example_lines(draft: FindingDraft) -> list[int]:
-    """Return the line numbers of at most `N_EXAMPLES` evenly spaced lines of a draft."""
+    """Return at most `N_EXAMPLES` line numbers of a draft, evenly spaced."""
     n = len(draft.lines)
     indices = np.linspace(0, n - 1, min(N_EXAMPLES, n))
     return list(draft.lines[indices.astype(int)].tolist())
 
 
 def finished(draft: FindingDraft, examples: list[Example], surveyed: Survey) -> Finding:
-    """Return a draft as a finding with examples, and with the severity that follows from the share of the lines."""
+    """Turn a draft into a finding. The severity depends on the share of faulty lines."""
     kind = KINDS[draft.kind]
     lines = draft.lines.tolist()
     share = len(lines) / surveyed.n_pairs if lines else 1.0

@@ -1,10 +1,10 @@
 """The download of a corpus in the catalog.
 
-The upstream files are fetched and unpacked. If each upstream file is a file of the recipes, the hashes of the files are
-checked. If one upstream file has all pairs, the pairs are split into the files of the recipes.
+Some corpora have one upstream file for each part and language. The hashes of these files are checked. Other corpora
+have one upstream file with all pairs. The pairs are split into the parts.
 
-The directory of a corpus contains the files PART.LANGUAGE.gz and LICENSE.txt. Each file is written atomically. So after
-an error, the next call fetches only the files that are missing.
+The directory of a corpus contains PART.LANGUAGE.gz and LICENSE.txt. Each file is written atomically, so that it is
+either complete or missing.
 """
 
 import gzip
@@ -28,17 +28,20 @@ from nmt.files import atomic_write, check_deflated, sha256
 Content = TypeVar("Content", bytes, bytearray)
 log = logging.getLogger("nmt")
 
-TIMEOUT_S = 30.0  # longest wait for the next byte
+TIMEOUT_S = 30.0  # seconds; longest wait for the next byte
 CHUNK = 2**16
-MAX_BYTES = 200_000_000  # maximum number of bytes of a file, compressed or not; no text of the catalog has over 20 MB
+MAX_BYTES = 200_000_000  # maximum size of a file, compressed or not; no text of the catalog has over 20 MB
 RETRY = "repeat the command, which keeps the files that are complete; or name a server with a copy: --mirror URL"
 
 
 def download(corpus: Corpus, path: Path, names: Iterable[str], *, mirror: str = "", quiet: bool = False) -> list[str]:
-    """Download the named files that the directory `path` lacks. Return the names of the files that were written.
+    """Download the named files that the directory `path` lacks. Return the names of the written files.
 
-    If nmt splits the corpus and one file is missing, all files of the corpus are written again. Raises DownloadError if
-    the network fails or a file does not have the expected content. Raises InputError if the mirror is no URL.
+    If one file of a split corpus is missing, all its files are written again.
+
+    Raises:
+        DownloadError: the network fails, or a file does not have the expected content.
+        InputError: the mirror is no URL.
     """
     missing = [name for name in names if not (path / f"{name}.gz").exists()]
     if not missing:
@@ -49,7 +52,7 @@ def download(corpus: Corpus, path: Path, names: Iterable[str], *, mirror: str = 
         return unpacked(content, url, corpus.members)
 
     texts = split_texts(corpus, texts_at) if corpus.is_split else checked_texts(corpus, missing, texts_at)
-    # Write each text as soon as it has arrived, so that the texts before an error are kept.
+    # Write each text as soon as it has arrived. So an error loses no earlier text.
     written = []
     for name, text in texts:
         with os_errors_as(OutputError, f"make {path}", hint="set NMT_DATA=PATH to a directory that you may write to"):
@@ -63,7 +66,7 @@ def download(corpus: Corpus, path: Path, names: Iterable[str], *, mirror: str = 
 def checked_texts(
     corpus: Corpus, names: Sequence[str], texts_at: Callable[[str], list[bytes]]
 ) -> Iterator[tuple[str, bytes]]:
-    """Fetch each file, and yield the name and the text. Raises DownloadError if a hash is not the pinned hash."""
+    """Fetch each file, and yield its name and text. Raises DownloadError if a hash is wrong."""
     pins = pinned(corpus.name)
     for name in names:
         (text,) = texts_at(corpus.url_of(name))
@@ -76,7 +79,7 @@ def checked_texts(
 
 
 def split_texts(corpus: Corpus, texts_at: Callable[[str], list[bytes]]) -> Iterator[tuple[str, bytes]]:
-    """Fetch all pairs and the public test set, split the pairs, and yield the name and the text of each file."""
+    """Fetch all pairs, split them, and yield the name and the text of each file."""
     try:
         pairs = pairs_with_text(texts_at(corpus.url))
         public_test = []
@@ -101,9 +104,9 @@ def joined_lines(texts: Iterable[str]) -> bytes:
 
 
 def mirrored(url: str, mirror: str) -> str:
-    """Return the URL of the same file on a mirror: MIRROR/HOST/PATH, the layout of `wget --force-directories`.
+    """Return the URL of the same file on a mirror, MIRROR/HOST/PATH. Without a mirror, return the URL itself.
 
-    If `mirror` is "", return the URL itself.
+    This is the layout of `wget --force-directories`.
     """
     if mirror and not mirror.startswith(("http://", "https://")):
         hint = "give the URL of a server, as in --mirror http://localhost:8000"
@@ -136,12 +139,11 @@ def fetch(url: str, *, quiet: bool = False) -> bytes:
 
 
 def reason_of(error: BaseException) -> str:
-    """Return the reason for an error on one short line, without the `<urlopen error [Errno ...] ...>` of urllib."""
+    """Return the reason for an error as one short line, without urllib's `<urlopen error ...>`."""
     if isinstance(error, urllib.error.HTTPError):
         error.close()
         return f"HTTP {error.code} {error.reason}"
-    # An error of urllib contains an error of the socket, as `reason`. If the error of the socket has a `strerror`, this
-    # attribute is the text of the error without the error number.
+    # urllib's error has the socket's error as `reason`. `strerror` is its text without the error number.
     cause = getattr(error, "reason", error)
     text = str(getattr(cause, "strerror", None) or cause)
     reason = text or type(cause).__name__
@@ -149,7 +151,7 @@ def reason_of(error: BaseException) -> str:
 
 
 def unpacked(content: bytes, url: str, members: Sequence[str]) -> list[bytes]:
-    """Return the text of a plain or gzip file, or the texts of the members of a zip archive.
+    """Return the text of a plain or gzip file, or the texts of some members of a zip archive.
 
     Raises DownloadError if the content is damaged.
     """

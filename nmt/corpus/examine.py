@@ -1,6 +1,6 @@
 """The examination of all pairs of a corpus, in chunks and in several processes.
 
-Before the examination, what is usual in the corpus is learned from a sample of its pairs.
+What is usual in the corpus is learned first, from a sample of its pairs.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -21,15 +21,13 @@ from nmt.corpus.split import key_of
 from nmt.processes import in_parallel
 from nmt.text.corpus_files import digests_of
 
-N_UNRELATED = 2_000  # maximum number of source lines of a chunk that are compared with unrelated target lines, too
+N_UNRELATED = 2_000  # maximum number of unrelated pairs of lines that are compared in a chunk
 NONE = np.zeros(0, np.int64)  # an empty array of lines
-Hits = dict[str, NDArray[np.int64]]  # for each kind of fault: the indices or numbers of the lines that have it
+Hits = dict[str, NDArray[np.int64]]  # indices or numbers of the faulty lines, by kind of fault
 Digests = NDArray[np.uint64]
-# Rows of `Digests`: the digests of source texts, target texts and pairs, and of the keys (`split.key_of`) of source
-# texts and target texts.
+# Rows of `Digests`. The last two are digests of `split.key_of`.
 SOURCE, TARGET, PAIR, SOURCE_KEY, TARGET_KEY = range(5)
-# If a line has the kind of fault on the left, the kinds of fault on the right follow from this fault. So they are not
-# reported for the line.
+# The fault on the left explains the faults on the right. These are not reported for the same line.
 EXPLAINS = {
     "blank": ("copy", "numbers", "placeholders", "repetition", "truncated", "ratio"),
     "encoding": ("replaced",),
@@ -56,16 +54,16 @@ class Usual:
 class Examined:
     """The results for a chunk of pairs, or for all chunks of a corpus."""
 
-    hits: Hits  # for each kind of fault: the numbers of the lines that have it
+    hits: Hits  # numbers of the faulty lines, by kind of fault
     digests: Digests  # shape (5, n); the rows are `SOURCE`, `TARGET` and so on
     paired: Feature  # agreement and length ratio of the pairs
-    unrelated: Feature  # agreement and length ratio of some source lines with target lines far away
+    unrelated: Feature  # the same for some source lines with target lines far away
 
 
 def learn_usual(source: list[str], target: list[str], declared: tuple[str, str] = ("", "")) -> Usual:
     """Learn what is usual from a sample of pairs.
 
-    `declared` are py3langid's labels of the declared languages; "" for a side without declared language.
+    `declared` are py3langid's labels of the declared languages, or "" if unknown.
     """
     source_lines, target_lines = hash_lines(source), hash_lines(target)
     languages = learn_languages(source, target, declared)
@@ -81,11 +79,11 @@ def share_without_stop(texts: list[str]) -> float:
 
 
 def examine(usual: Usual, chunk: Chunk) -> Examined:
-    """Look for all faults of a chunk that can be found without the rest of the corpus."""
+    """Look for the faults of a chunk. Faults that need other chunks are found later."""
     source = [decode(raw) for raw in chunk.source]
     target = [decode(raw) for raw in chunk.target]
     source_lines, target_lines = hash_lines(source), hash_lines(target)
-    # 1. Compare each source line with its target line, and some source lines also with unrelated target lines.
+    # 1. Compare the lines of each pair. Also compare some source lines with unrelated target lines.
     paired = usual.features(source_lines, target_lines)
     n = len(source)
     some = np.linspace(0, n - 1, min(N_UNRELATED, n)).astype(int)
@@ -124,7 +122,7 @@ def indices_of_true(results: Iterable[object]) -> NDArray[np.int64]:
 
 
 def hits_of_text(source: list[str], target: list[str], z: NDArray[np.float32], usual: Usual) -> Hits:
-    """Return, for each kind of fault in `characters` and `pairs`, the indices of the lines that have it."""
+    """Return the indices of the lines with each kind of fault in `characters` and `pairs`."""
     results: dict[str, Iterable[object]] = {}
     for kind, is_faulty in characters.TESTS.items():
         results[kind] = either(is_faulty, source, target)
@@ -136,8 +134,8 @@ def hits_of_text(source: list[str], target: list[str], z: NDArray[np.float32], u
 
 
 def hits_of_language(source: list[str], target: list[str], languages: Languages) -> Hits:
-    """Return the lines with a text in the language of the other side, and the lines with a text in a third language."""
-    wrong = []  # for each side and line: 2 if the line is clearly in the other side's language, 1 if perhaps, 0 if not
+    """Return the indices of the lines with a text in the wrong language."""
+    wrong = []  # by side and line: is it in the other side's language? 2: clearly, 1: perhaps, 0: no
     third = []
     for side, texts in enumerate((source, target)):
         in_other, is_rare = language.compare_with_sides(texts, side, languages)
@@ -146,8 +144,7 @@ def hits_of_language(source: list[str], target: list[str], languages: Languages)
         is_third = [language.third_language(texts[i], languages.accepted) for i in rare_lines]
         third.append(rare_lines[indices_of_true(is_third)])
     more, less = np.maximum(*wrong), np.minimum(*wrong)
-    # A pair of equal texts does not count as untranslated. Either it has the fault "copy", or the text is too short or
-    # may be a name.
+    # Equal texts do not count as untranslated. They have the fault "copy", or may be a name.
     is_different = [left.casefold() != right.casefold() for left, right in zip(source, target, strict=True)]
     is_untranslated = (more == 2) & (less == 0) & is_different
     exchanged = np.flatnonzero(more + less >= 3)
@@ -170,7 +167,7 @@ class Gathered(Examined):
 def gather(survey: Survey, usual: Usual, quiet: bool) -> Gathered:
     """Examine all pairs of a corpus, in several processes."""
     n_chunks = survey.n_pairs / CHUNK
-    disable = quiet or None  # None: tqdm hides the bar only if stderr is no terminal
+    disable = quiet or None  # None: tqdm hides the bar if stderr is no terminal
     bar = tqdm(desc=survey.files.name, total=n_chunks, unit=" pairs", unit_scale=CHUNK, disable=disable, leave=False)
     parts = []
     with bar:

@@ -1,7 +1,4 @@
-"""Findings from the results for all pairs of the corpora.
-
-The findings concern single lines, alignment, repeated text in a corpus, text shared by corpora, and languages.
-"""
+"""Findings on single lines, alignment, repeated text, text that corpora share, and languages."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,18 +17,17 @@ from nmt.languages import base_language
 from nmt.text.corpus_files import SIDES
 from nmt.text.permutation import first_occurrences
 
-SWAPPED_SHARE = 0.5  # if more than this share of the pairs is exchanged, the two paths probably were exchanged
+SWAPPED_SHARE = 0.5  # with a greater share of exchanged pairs, the user probably exchanged the two paths
 N_RAW = 200  # maximum number of faulty pairs from which an encoding is guessed
 N_STRETCHES = 3  # maximum number of stretches of lines in the detail of a finding
-MISMATCH = 4.0  # nats; a pair is a mismatch if its log-likelihood ratio, unrelated against translated, is higher
-# Kinds of fault that are found by a comparison of the two texts of a pair.
+MISMATCH = 4.0  # nats; minimum log-likelihood ratio of a mismatch, unrelated against translated
+# Kinds of fault that a comparison of the two texts finds.
 OF_PAIRS = ("copy", "numbers", "placeholders", "repetition", "truncated", "ratio")
-# If the words tell too little, and the correlation of source lengths and target lengths is lower, the two sides are
-# unrelated. The correlation reaches 0.36 for unrelated lines if the lengths on both sides have a trend. In
-# samples of 200 consecutive pairs of Multi30k de-en, Tatoeba de-en and zh-en, it is at least 0.69.
+# If the lengths of the two sides correlate less, the sides are unrelated. Unrelated lines reach 0.36. Samples of 200
+# pairs of Multi30k de-en, Tatoeba de-en and zh-en reach at least 0.69.
 MIN_CORRELATION = 0.4
-# A declared language is wrong if at least this share of the chunks of the side is in another language. The share is
-# high, because py3langid takes names and short texts for various languages.
+# A declared language is wrong if at least this share of the chunks is in another language. The share is high, because
+# py3langid is often wrong for names and short texts.
 MIN_AGREEMENT = 0.9
 TWO_LETTERS = {"deu": "de", "eng": "en", "fra": "fr", "ces": "cs", "zho": "zh", "cmn": "zh", "spa": "es", "nb": "no"}
 # Groups of languages that are easily confused.
@@ -48,10 +44,9 @@ class FindingDraft:
 
 
 def evidence_of(train: Gathered) -> Evidence | None:
-    """Return the evidence by which agreement and length ratio tell translations from unrelated lines.
+    """Return the evidence that tells translations from unrelated lines.
 
-    The evidence is estimated twice. The second estimate leaves out the blocks of unrelated pairs that are found with
-    the first estimate. Returns None if the training corpus is too small, or if its sides seem to be unrelated.
+    The result is None if the training corpus is too small, or if its sides seem to be unrelated.
     """
     if train.survey.n_pairs < MIN_PAIRS:
         return None
@@ -67,10 +62,9 @@ def evidence_of(train: Gathered) -> Evidence | None:
 
 
 def in_unrelated_blocks(gathered: Gathered, evidence: Evidence) -> NDArray[np.bool_]:
-    """Return whether each pair is in a block of pairs whose two lines do not belong together."""
+    """Return whether each pair is in a block of unrelated pairs."""
     ratios = evidence(gathered.paired)
-    # Pairs with exchanged sides look unrelated, because the lexicon has a direction. Set the log-likelihood ratios of
-    # these pairs to 0, so that the pairs do not form a block.
+    # Exchanged sides look unrelated, because the lexicon has a direction. With the ratio 0, they form no block.
     ratios[gathered.lines_of("exchanged") - 1] = 0
     return alignment.in_blocks(ratios)
 
@@ -78,7 +72,7 @@ def in_unrelated_blocks(gathered: Gathered, evidence: Evidence) -> NDArray[np.bo
 def of_lines(gathered: Gathered, runs: Sequence[Run]) -> list[FindingDraft]:
     """Return drafts on the faults of single pairs.
 
-    The kinds in `OF_PAIRS` count only for pairs whose two lines belong together.
+    The kinds in `OF_PAIRS` are not reported for misplaced lines.
     """
     drafts = []
     misplaced = misplaced_lines(gathered, runs)
@@ -93,7 +87,7 @@ def of_lines(gathered: Gathered, runs: Sequence[Run]) -> list[FindingDraft]:
 
 
 def encoding_detail(gathered: Gathered, lines: NDArray[np.int64]) -> str:
-    """Return a command that converts a file with lines that are not UTF-8, or "" if the encoding is unknown."""
+    """Return a command that converts a file to UTF-8, or "" if the encoding is unknown."""
     raw: list[bytes] = []
     for paths in gathered.survey.files.sides:
         raw += lines_at(paths, lines[:N_RAW].tolist()).values()
@@ -102,7 +96,7 @@ def encoding_detail(gathered: Gathered, lines: NDArray[np.int64]) -> str:
 
 
 def guess_encoding(lines: Sequence[bytes]) -> str:
-    """Return the likely encoding of lines that are not UTF-8, as iconv calls it, or "" if it is unknown."""
+    """Return iconv's name of the likely encoding of lines that are not UTF-8, or ""."""
     import chardet
 
     result = chardet.detect(b"\n".join(lines), encoding_era=chardet.EncodingEra.MODERN_WEB)
@@ -111,7 +105,7 @@ def guess_encoding(lines: Sequence[bytes]) -> str:
 
 
 def misplaced_lines(gathered: Gathered, runs: Sequence[Run]) -> NDArray[np.int64]:
-    """Return the numbers of the source lines that do not belong to the target line with the same number."""
+    """Return the line numbers of the pairs that do not belong together."""
     is_misplaced = np.ones(gathered.survey.n_pairs, bool)
     for run in runs:
         is_misplaced[run.start : run.end] = run.offset != 0
@@ -130,10 +124,10 @@ def gaps(runs: Sequence[Run], n_lines: int) -> list[Run]:
 
 
 def of_alignment(gathered: Gathered, runs: Sequence[Run], evidence: Evidence | None) -> list[FindingDraft]:
-    """Return drafts on different numbers of lines, shifted or shuffled blocks, and single pairs that do not fit."""
+    """Return drafts on the numbers of lines, on misplaced blocks, and on single pairs that do not fit."""
     drafts = []
     survey = gathered.survey
-    # Find lines whose translations do not have the same line number.
+    # Find lines that belong to a line with another number.
     if survey.n_source != survey.n_target:
         numbers = f"{survey.n_source:,} source lines, {survey.n_target:,} target lines"
         drafts.append(FindingDraft("counts", NONE, numbers))
@@ -154,7 +148,7 @@ def of_alignment(gathered: Gathered, runs: Sequence[Run], evidence: Evidence | N
 
 
 def of_stretches(kind: str, stretches: Sequence[Run], n_pairs: int) -> FindingDraft:
-    """Return a draft with the line numbers of all stretches. Lines beyond the end of the shorter side are left out."""
+    """Return a draft with the lines of all stretches. Lines after the last pair are left out."""
     lines: list[int] = []
     for stretch in stretches:
         lines += range(stretch.start + 1, min(stretch.end, n_pairs) + 1)
@@ -165,9 +159,9 @@ def of_stretches(kind: str, stretches: Sequence[Run], n_pairs: int) -> FindingDr
 
 
 def is_unrelated(gathered: Gathered) -> bool:
-    """Return whether the two sides are unrelated: their lengths do not depend on each other.
+    """Return whether the lengths of the two sides do not correlate. Then the sides are unrelated.
 
-    Returns False for fewer than `MIN_PAIRS` pairs, and if all lines of a side have the same length.
+    For few pairs or constant lengths, return False.
     """
     survey = gathered.survey
     source_lengths = np.log1p(list(map(len, survey.source)))
@@ -183,9 +177,9 @@ def of_repetition(gathered: Gathered) -> FindingDraft:
 
 
 def of_overlap(gathered: Gathered, earlier: Sequence[Gathered]) -> list[FindingDraft]:
-    """Return drafts on the pairs with a source or target that is also, exactly or almost, in an earlier corpus.
+    """Return drafts on pairs that share a source or target with an earlier corpus, exactly or almost.
 
-    Dev pairs are compared with training pairs. Test pairs are compared with training pairs and with dev pairs.
+    Dev pairs are compared with training pairs, and test pairs with training and dev pairs.
     """
     drafts = []
     blank = gathered.lines_of("blank")
@@ -216,15 +210,15 @@ def label_of(code: str) -> str:
 
 
 def of_languages(languages: Languages, declared: tuple[str, str]) -> list[FindingDraft]:
-    """Return a list with one draft if a side of the training corpus is not in the declared language, else [].
+    """Return a list with a draft if a side of the training corpus is not in its declared language.
 
-    `declared` are the results of `label_of` for the languages that the config or the file names declare.
+    `declared` are results of `label_of`.
     """
     wrong = []
-    # Exchanged sides are the likeliest mistake, so less evidence is enough to report exchanged sides.
+    # Exchanged sides are the likeliest mistake, so less evidence is enough.
     are_exchanged = languages.names == (declared[1], declared[0])
     for side, (name, agreement), label in zip(SIDES, languages.identified, declared, strict=True):
-        # A language that py3langid does not know looks like other languages.
+        # py3langid takes a language that it does not know for another one.
         if name in ("", label) or label not in identifier().labels:
             continue
         is_sure = are_exchanged or agreement >= MIN_AGREEMENT

@@ -1,11 +1,10 @@
 """Identification of the language of a text, offline.
 
 Two methods are combined, because each is strong where the other is weak. The first method compares the frequencies of
-character n-grams on the two sides of the corpus (Cavnar & Trenkle 1994, "N-gram-based text categorization"; here as a
-likelihood ratio). This method tells any two languages apart, even in short lines, but cannot identify a third language.
-The second method is py3langid. It identifies 133 languages, but assigns lines in an unknown language to various known
-languages. So a line counts as a line in a third language only if py3langid says so, and the n-grams of the line are
-rare on its side.
+character n-grams on the two sides of the corpus (Cavnar & Trenkle 1994, "N-gram-based text categorization"). It tells
+any two languages apart, even in short lines, but cannot identify a third language. The second method is py3langid. It
+identifies 133 languages, but takes an unknown language for known ones. A line is in a third language if py3langid says
+so and the n-grams of the line are rare on its side.
 
 A third language is looked for only if py3langid knows the languages of both sides.
 """
@@ -28,35 +27,32 @@ if TYPE_CHECKING:
 
 BITS = 18  # bits of the hash of an n-gram
 SMOOTHING = 0.5  # number that is added to the count of each n-gram
-MAX_LLR = 5.0  # nats; limit of the log-likelihood ratio of an n-gram, because one unseen n-gram proves nothing
-MIN_DISTANCE = 0.5  # nats per n-gram; if typical lines of the sides differ by less, the sides cannot be told apart
-MIN_TOTAL = 25.0  # nats; with less evidence, a line is not clearly in the language of the other side
-# The score of a line is compared with the midpoint between the median scores of the two sides. If the score is past the
-# midpoint by more than `CLEAR` times the distance between the medians, the line is clearly in the language of the other
-# side. If it is past the midpoint by more than `LEANING` times this distance, the line is perhaps in that language.
+MAX_LLR = 5.0  # nats; limit of an n-gram's log-likelihood ratio, because one unseen n-gram proves nothing
+MIN_DISTANCE = 0.5  # nats per n-gram; if the sides' typical lines differ by less, no line is judged
+MIN_TOTAL = 25.0  # nats; minimum evidence that a line is clearly in the language of the other side
+# A line's score is compared with the midpoint between the median scores of the two sides. If it is past the midpoint by
+# `CLEAR` times the distance of the medians, the line is clearly in the other side's language. From `LEANING` times on,
+# it perhaps is.
 CLEAR, LEANING = 0.15, 0.03
-RARE_SHARE = 0.25  # the n-grams of this share of the lines of a side, the least probable lines, count as rare
+RARE_SHARE = 0.25  # this share of a side's lines, the least probable ones, has rare n-grams
 N_IDENTIFIED = 5_000  # maximum number of lines of a side from which its language is identified
-N_CHUNKS = 200  # maximum number of chunks of a side that are classified, one by one
+N_CHUNKS = 200  # maximum number of chunks of a side that are classified
 CHUNK_LETTERS = 150  # minimum number of letters in a chunk
 MIN_CHUNKS = 10  # with fewer chunks, the language of a side stays unknown
 MAJORITY = 0.5  # if more than this share of the chunks is in one language, the side is in this language
-# py3langid knows the language of a side if at least this share of the chunks is in one language. py3langid assigns the
-# chunks of a side in an unknown language to various known languages.
+# py3langid knows the language of a side if it assigns at least this share of the chunks to one language.
 KNOWN = 0.8
-# A line is in a third language if the probability of this language is at least `LIKELY`, and the probability of each
-# language of the sides is below `RULED_OUT`.
+# A third language has at least the probability `LIKELY`. Each language of the two sides has less than `RULED_OUT`.
 LIKELY, RULED_OUT = 0.25, 0.05
-# A line in a third language has at least this many letters. In shorter lines, py3langid is often wrong: for example, it
-# takes the word "Hindi" for Tagalog.
+# No third language is looked for in shorter lines, where py3langid is often wrong. It takes "Hindi" for Tagalog.
 MIN_LETTERS = 15
-# Varieties of Arabic, Hebrew, English and Chinese. Short lines in a variety look like the main language, so py3langid
-# is used without the varieties.
+# Varieties of Arabic, Hebrew, English and Chinese. py3langid is used without them, because short lines in a variety
+# look like the main language.
 VARIETIES = {"ary", "arz", "hbo", "pcm", "wuu", "yue"}
 NO_LANGUAGE = "zxx"  # py3langid's label for numbers, codes and the like
 NEWLINE = ord("\n")
 DIGIT = re.compile(r"\d")  # a digit of any script
-# Text that is in no language: placeholders, and numbers with the letters of codes, units and prices.
+# Text that is in no language: placeholders, numbers, codes, units and prices.
 NOT_WORDS = re.compile("|".join([*KINDS[:-1], r"(?<![A-Za-z])[A-Za-z]*\d[A-Za-z\d.,:/-]*(?: [A-Za-z]{1,2}\b)?"]))
 
 
@@ -68,20 +64,20 @@ class NGrams(NamedTuple):
 
     @property
     def n_positions(self) -> NDArray[np.int64]:
-        """Return an array of shape (n,): the number of positions of each line."""
+        """Return the number of positions of each line, of shape (n,)."""
         return np.diff(np.append(self.starts, self.hashes.shape[1]))
 
     def means(self, values: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Return an array of shape (n,): the mean value of the n-grams of each line. `values` are indexed by hash."""
+        """Return the mean value of the n-grams of each line, of shape (n,). `values` are indexed by hash."""
         sums = np.add.reduceat(values[self.hashes].sum(0), self.starts)
         return (sums / (3 * self.n_positions)).astype(np.float32)
 
     def quantile(self, values: NDArray[np.float32], share: float) -> float:
-        """Return a quantile of the means of the lines: the value below which this share of the means is."""
+        """Return the quantile `share` of the means of the lines."""
         return float(np.quantile(self.means(values), share))
 
     def log_probs(self) -> NDArray[np.float32]:
-        """Return an array of shape (2^BITS,): the log-probability of each hash."""
+        """Return the log-probability of each hash, of shape (2^BITS,)."""
         counts = np.bincount(self.hashes.reshape(-1), minlength=2**BITS) + SMOOTHING
         return np.asarray(np.log(counts / counts.sum()), np.float32)
 
@@ -89,8 +85,7 @@ class NGrams(NamedTuple):
 class Identified(NamedTuple):
     """py3langid's result for a side.
 
-    Single lines are too short for py3langid, so the lines of the side are joined into chunks. Each chunk votes for a
-    language.
+    Single lines are too short for py3langid. So the lines are joined into chunks, and each chunk votes for a language.
     """
 
     name: str  # code of the language of most chunks, such as de; "" if no language has enough votes
@@ -102,16 +97,15 @@ class Languages:
     """What was learned about the languages of the two sides."""
 
     identified: tuple[Identified, Identified]
-    # py3langid's labels of the identified and of the declared languages. Empty if py3langid does not know the language
-    # of a side, so that a third language cannot be told from the languages of the sides.
+    # py3langid's labels of the identified and of the declared languages. Empty if py3langid does not know all of them.
     accepted: frozenset[str]
     # For each side, an array of shape (2^BITS,): the log-probability of each n-gram.
     log_probs: tuple[NDArray[np.float32], NDArray[np.float32]]
     # Shape (2^BITS,): log p(n-gram | source) - log p(n-gram | target), clipped to ±`MAX_LLR`.
     log_ratios: NDArray[np.float32]
-    # For each side: the median log-likelihood ratio per n-gram, source against target, of the lines of the side.
+    # For each side: the median score of its lines. A score is the mean of `log_ratios` over the n-grams of a line.
     typical: tuple[float, float]
-    # For each side: the log-probability per n-gram that the share `RARE_SHARE` of the side's lines does not reach.
+    # For each side: the log-probability per n-gram below which the n-grams of a line count as rare.
     rare: tuple[float, float]
 
     @property
@@ -123,7 +117,7 @@ class Languages:
 def learn_languages(source: Sequence[str], target: Sequence[str], declared: tuple[str, str] = ("", "")) -> Languages:
     """Learn the languages of the two sides from a sample of lines.
 
-    `declared` are py3langid's labels of the declared languages; "" for a side without declared language.
+    `declared` are py3langid's labels of the declared languages, or "" if unknown.
     """
     # 1. Identify the languages with py3langid.
     identified = identify_side(every_nth(source, N_IDENTIFIED)), identify_side(every_nth(target, N_IDENTIFIED))
@@ -146,15 +140,14 @@ def every_nth(items: Sequence[str], n_most: int) -> Sequence[str]:
 def ngrams(texts: Sequence[str]) -> NGrams:
     """Return the n-grams of the texts, in lower case and with 0 for each digit.
 
-    The newline before a line and the newline after a line count as characters of the line.
+    The newlines before and after a line count as characters of the line.
     """
     joined = "\n".join(["", *texts, "", "", ""])
     text = DIGIT.sub("0", joined.lower())
     codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
     newlines = np.flatnonzero(codes == NEWLINE)
     size = newlines[len(texts)]  # position after the last line
-    # Take the three characters from each position on. If the second character is the newline that ends a line, replace
-    # the third character, which belongs to the next line, by a newline.
+    # Take the three characters from each position on. If the second one ends the line, the third one is a newline, too.
     first, second = codes[:size], codes[1 : size + 1]
     third = np.where(second == NEWLINE, NEWLINE, codes[2 : size + 2])
     # Hash the first character, the first two and all three.
@@ -174,8 +167,8 @@ def compare_with_sides(
     """Compare lines of a side with the n-grams of both sides.
 
     Returns:
-        Two arrays of shape (n,). The first array is 2 if the line is clearly in the language of the other side, 1 if
-        perhaps, and 0 if not. The second array is True if the n-grams of the line are rare on the side of the line.
+        Two arrays of shape (n,). The first one tells whether a line is in the language of the other side: 2 is clearly,
+        1 is perhaps, and 0 is no. The second one is True if the n-grams of the line are rare on its own side.
     """
     grams = ngrams(texts)
     is_rare = grams.means(languages.log_probs[side]) < languages.rare[side]
@@ -194,10 +187,7 @@ def compare_with_sides(
 
 @functools.cache
 def identifier() -> "LanguageIdentifier":
-    """Return py3langid's model without `VARIETIES`. The scores of the model are probabilities.
-
-    The model takes 4.6 MB on disk, and 120 MB in memory.
-    """
+    """Return py3langid's model without `VARIETIES`. It takes 120 MB in memory."""
     from py3langid.langid import MODEL_FILE, LanguageIdentifier
 
     model = LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
@@ -220,12 +210,12 @@ def identify_side(texts: Sequence[str]) -> Identified:
 
 
 def words_only(text: str) -> str:
-    """Return a text without numbers, codes and placeholders, because these tell nothing about the language."""
+    """Return a text without numbers, codes and placeholders. These tell nothing about the language."""
     return NOT_WORDS.sub(" ", text)
 
 
 def chunks_of(texts: Sequence[str]) -> list[str]:
-    """Join consecutive texts into chunks of at least `CHUNK_LETTERS` letters. A shorter rest at the end is left out."""
+    """Join consecutive texts into chunks of at least `CHUNK_LETTERS` letters. A shorter last chunk is left out."""
     chunks = []
     lines = []
     size = 0
@@ -240,17 +230,17 @@ def chunks_of(texts: Sequence[str]) -> list[str]:
 
 
 def n_letters(text: str) -> int:
-    """Return the number of letters. A Chinese character counts as three, because it tells more about the language."""
+    """Return the number of letters. A Chinese character tells more, so it counts as three."""
     return sum(3 if character > "\u2e7f" else 1 for character in text if character.isalpha())
 
 
 def probabilities(text: str) -> dict[str, float]:
-    """Return, for each language code of py3langid, the probability that a text is in this language."""
+    """Return the probability of each language, by py3langid's code."""
     return {name: float(probability) for name, probability in identifier().rank(text)}
 
 
 def third_language(text: str, accepted: Collection[str]) -> str:
-    """Return the code of a line's language if the line is clearly not in one of the `accepted` languages, else ""."""
+    """Return the code of the third language that a line is in, or "" if there is none."""
     if identifier().classify(text)[0] in accepted:
         return ""  # most lines return here, before the slower tests
     text = words_only(text)

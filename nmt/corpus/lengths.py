@@ -6,12 +6,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-# Number of groups of pairs. Pairs are grouped by the product of source length and target length, because length ratios
-# of short texts vary more than length ratios of long texts.
+# Number of groups. Pairs are grouped by the product of their lengths, since length ratios vary more in short texts.
 N_GROUPS = 14
 MIN_IN_GROUP = 50  # a group with fewer pairs gets the median and the spread of all pairs
-# Minimum of the spread. So the z-score of a length ratio exceeds `pairs.MAX_Z` only if the ratio is at least 2.2 times
-# greater or smaller than usual.
+# Minimum spread. With it, a length ratio of 2.2 times the usual one has the z-score `pairs.MAX_Z`.
 MIN_SPREAD = 0.16
 NORMAL = 1.4826  # in a normal distribution: standard deviation divided by median absolute deviation
 
@@ -26,8 +24,7 @@ class Lengths:
     def z(self, source: NDArray[np.int64], target: NDArray[np.int64]) -> NDArray[np.float32]:
         """Return the z-score of the length ratio of each pair.
 
-        The z-score is positive if the target is longer than usual, negative if the target is shorter than usual, and
-        NaN if a side is empty.
+        It is positive if the target is longer than usual, and NaN if a side is empty.
         """
         group, ratio = group_and_ratio(source, target)
         z = (ratio - self.median[group]) / self.spread[group]
@@ -38,7 +35,7 @@ class Lengths:
 def learn_lengths(source: NDArray[np.int64], target: NDArray[np.int64]) -> Lengths:
     """Learn the usual length ratios from a sample of pairs.
 
-    `source` and `target`, of shape (n,), are the lengths of the texts of the pairs, in characters.
+    `source` and `target` are the lengths of the texts in characters, of shape (n,).
     """
     has_text = (source > 0) & (target > 0)
     group, ratio = group_and_ratio(source[has_text], target[has_text])

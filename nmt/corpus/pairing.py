@@ -1,10 +1,10 @@
-"""A search for the lines of two files that belong together, where lines are missing or were added on either side.
+"""A search for the lines of two files that belong together. Lines may be missing on either side.
 
-A run is a stretch of source lines whose translations are all the same number of lines further down in the target file.
-This number is the offset of the run. A hidden Markov model over the source lines finds the likeliest runs. The model
-has one state for each offset, and one state for lines without a partner. Each change of state has a cost. The evidence
-for an offset is the agreement and the length ratio of the lines that are paired at this offset. Hunalign (Varga et al.
-2005, "Parallel corpora for medium density languages") also combines a learned lexicon with lengths.
+A run is a stretch of source lines. Their translations are all the same number of lines further down in the target file.
+This number is the offset of the run. A hidden Markov model over the source lines finds the likeliest runs. It has a
+state for each offset, and one for lines without a partner. The evidence for an offset is the agreement and the length
+ratio of the lines that it pairs. Hunalign (Varga et al. 2005, "Parallel corpora for medium density languages") also
+combines a learned lexicon with lengths.
 
 The lexicon is learned from pairs. If no pairs are known yet, `nmt.corpus.bootstrap` finds the first pairs.
 """
@@ -21,10 +21,10 @@ from nmt.corpus.alignment import MAX_WORDS, SWITCH, Block, Evidence, HashedLines
 from nmt.corpus.lengths import Lengths
 from nmt.corpus.reading import Survey, decode, read_spans
 
-# All offsets from 0 to the difference of the numbers of lines are tried, and this many offsets below and above these.
+# This many offsets are tried below and above the expected ones, see `offsets_of`.
 MARGIN = 250
 MAX_OFFSETS = 10_000  # if there are more offsets to try, only lines with the same number are compared
-# When a block of unrelated lines is paired again, this many lines before and after the block are paired again, too.
+# This many lines before and after a block of unrelated lines are paired again, too.
 AROUND = 60
 NO_PARTNER = -(2**62)  # stands for the offset of a line without a partner
 IMPOSSIBLE = -1e6  # score of a pair whose target line does not exist
@@ -67,10 +67,7 @@ class Window:
 
 
 def read_windows(survey: Survey, blocks: Sequence[Block], offsets: range) -> Iterator[Window]:
-    """Yield, for each block, a window: the source lines of the block, and the target lines at all offsets.
-
-    Each file is read once.
-    """
+    """Yield the source lines of each block, with the target lines at all offsets. Each file is read once."""
     target_blocks = [(max(start + offsets.start, 0), end + offsets.stop) for start, end in blocks]
     sources = read_spans(survey.files.source, blocks)
     targets = read_spans(survey.files.target, target_blocks)
@@ -82,7 +79,7 @@ def read_windows(survey: Survey, blocks: Sequence[Block], offsets: range) -> Ite
 
 @dataclass(frozen=True, eq=False)
 class LineComparison:
-    """What is needed to tell translations from unrelated lines: a lexicon, the usual lengths, and the evidence."""
+    """A comparison of lines that tells translations from unrelated lines."""
 
     lexicon: Lexicon
     lengths: Lengths
@@ -93,10 +90,9 @@ class LineComparison:
         return without_crossings(likeliest_runs(self.rows(window, offsets), window.source_start, offsets))
 
     def rows(self, window: Window, offsets: range) -> Iterator[NDArray[np.float64]]:
-        """Yield, for each source line, an array of shape (W,): the score of the line at each of W offsets.
+        """Yield an array of shape (W,) for each source line: its scores at all W offsets.
 
-        The score is the log-likelihood ratio, translated against unrelated, of the source line and the target line at
-        this offset. If the target line does not exist, the score is `IMPOSSIBLE`.
+        A score is a log-likelihood ratio, translated against unrelated. Without a target line, it is `IMPOSSIBLE`.
         """
         # 1. Number the words of all target lines, and look up their links.
         target = window.target
@@ -113,8 +109,7 @@ class LineComparison:
             for word in words[words != 0].tolist():
                 linked_ids, strengths = links[word]
                 strongest[linked_ids] = np.maximum(strongest[linked_ids], strengths)
-            # 3. Compute the score of each target line that exists. The agreement is that of `alignment.agreement`: NaN
-            # if a line has no words.
+            # 3. Compute the score of each target line that exists. The agreement is that of `alignment.agreement`.
             partners = slice(max(line, 0), max(line + len(offsets), 0))
             agreement = strongest[ids[partners]].sum(1) / n_words[partners]
             z = self.lengths.z(window.source.sizes[line - first, None], target.sizes[partners])
@@ -133,10 +128,9 @@ class Step(NamedTuple):
 
 
 def likeliest_runs(rows: Iterable[NDArray[np.float64]], first: int, offsets: range) -> list[Run]:
-    """Return the runs of the likeliest path through the states of all lines, by the Viterbi algorithm.
+    """Return the runs of the likeliest path, by the Viterbi algorithm.
 
-    Each change between an offset and the state of lines without a partner costs `SWITCH`. A change of the offset is two
-    such changes, even if all lines have partners. So lines without a partner between two runs add no cost.
+    It costs `SWITCH` to enter or to leave a run. Lines without a partner cost nothing.
 
     Args:
         rows: for each line, an array of shape (W,): log-likelihood ratios, translated against unrelated.
@@ -145,8 +139,7 @@ def likeliest_runs(rows: Iterable[NDArray[np.float64]], first: int, offsets: ran
     """
     totals = np.zeros(len(offsets))  # score of the best path that ends at each offset
     since = np.full(len(offsets), first)  # the line at which this path entered the offset
-    # The score of the best path that ends without a partner, and the line at which this path entered this state. Lines
-    # without a partner score 0.
+    # The score of the best path that ends without a partner, and the line at which it entered this state.
     gap, gap_start = 0.0, first
     steps = []
     for line, row in enumerate(rows, first):
@@ -178,9 +171,9 @@ class RunPath(NamedTuple):
 
 
 def without_crossings(runs: Sequence[Run]) -> list[Run]:
-    """Leave out or shorten runs until the runs are in ascending order on both sides, and no line is in two runs.
+    """Leave out or shorten runs that cross, so that as many pairs as possible are kept.
 
-    As many pairs as possible are kept.
+    The remaining runs are in ascending order on both sides, and share no line.
     """
     paths: list[RunPath] = []  # for each run, the path with the most pairs that ends with this run
     for run in runs:
@@ -202,15 +195,15 @@ def without_crossings(runs: Sequence[Run]) -> list[Run]:
 
 
 def overlap(before: Run, after: Run) -> int:
-    """Return how many lines must be removed from the start of `after`, so that it follows `before` on both sides."""
+    """Return how many lines `after` must lose at its start to follow `before` on both sides."""
     return max(before.end - after.start, before.target_end - after.target_start, 0)
 
 
 def offsets_of(survey: Survey) -> range:
     """Return the offsets that are tried.
 
-    All offsets between 0 and the difference of the numbers of lines are tried, and `MARGIN` offsets below and above.
-    But if this would be more than `MAX_OFFSETS` offsets, only offset 0 is tried.
+    These are the offsets from 0 to the difference of the numbers of lines, and up to `MARGIN` below and above. If there
+    are more than `MAX_OFFSETS`, only offset 0 is tried.
     """
     difference = survey.n_target - survey.n_source
     margin = min(MARGIN, survey.n_pairs // 2)
@@ -222,8 +215,7 @@ def offsets_of(survey: Survey) -> range:
 def find_runs(survey: Survey, is_unrelated: NDArray[np.bool_], comparison: LineComparison) -> list[Run]:
     """Return all runs of a corpus, in order.
 
-    `is_unrelated`, of shape (n_pairs,), says which lines are in blocks that do not belong to the lines with the same
-    number.
+    `is_unrelated`, of shape (n_pairs,), marks the lines in blocks of unrelated pairs.
     """
     # 1. If one file is longer, the end of the source file counts as a block, too.
     is_suspicious = np.ones(survey.n_source, bool)

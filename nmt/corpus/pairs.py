@@ -1,7 +1,4 @@
-"""Tests for faults of a pair that can be found in any language.
-
-Examples are numbers or placeholders that differ between the two texts.
-"""
+"""Tests for faults of a pair in any language, such as numbers that differ."""
 
 import math
 import re
@@ -15,24 +12,21 @@ from nmt.text.lines import is_blank
 from nmt.text.placeholders import KINDS
 from nmt.text.words import UNSPACED_CHARACTER
 
-MAX_CHARACTERS = 1_000  # length of the longest text that is no fault; about the length of `data.max_length` pieces
-MAX_Z = 5.0  # greatest absolute z-score of a length ratio, see `lengths.Lengths.z`, that is no fault
-MIN_LONGER = 20  # characters; if both texts of a pair are shorter, such as single words, any length ratio is right
-SHORT_PARTNER = 1.5  # a text may be cut off only if the absolute z-score of the length ratio is greater
-MIN_CUT_OFF_EVIDENCE = 5.5  # nats; with less evidence, a text does not count as cut off
-# Minimum number of digits of a long number. Years and sums of money are long numbers; times of day and measures usually
-# are not.
-LONG_NUMBER = 4
+MAX_CHARACTERS = 1_000  # a longer text is a fault; about the length of `data.max_length` pieces
+MAX_Z = 5.0  # a length ratio with a greater absolute z-score is a fault, see `lengths.Lengths.z`
+MIN_LONGER = 20  # characters; if both texts are shorter, any length ratio is right
+SHORT_PARTNER = 1.5  # minimum absolute z-score of the length ratio if a text is cut off
+MIN_CUT_OFF_EVIDENCE = 5.5  # nats; minimum evidence that a text is cut off
+LONG_NUMBER = 4  # minimum number of digits of a long number, such as a year or a sum of money
 MAX_NAME = 4  # maximum number of words of a name
 MIN_NO_WORDS = 5  # characters; `has_no_words` does not judge shorter texts
 
-# A number in digits of any script. It may contain a space only before a group of three digits, so that two consecutive
-# numbers do not count as one number.
+# A number in digits of any script. A space may separate groups of three digits.
 NUMBER = re.compile(r"(?:\d{1,3}(?:[ \xa0\u2009\u202f]\d{3})+(?!\d)|\d+)(?:[.,:’'٫٬]\d+)*")
 DIGIT = re.compile(r"\d")
 DECIMAL = re.compile(r"(.*)[.,٫](\d{1,2})")
-# All kinds of placeholder except the last kind. The last kind is numbers, which `numbers_differ` compares. The first
-# pattern here is for %(name)s that is directly followed by a grammatical ending, as in Esperanto and Uzbek.
+# All kinds of placeholder but the last, which is numbers. The first pattern also finds %(name)s before a grammatical
+# ending, as in Esperanto and Uzbek.
 PLACEHOLDER = re.compile("|".join([r"%\(\w+\)[-+0#]*+\d*(?:\.\d+)?[sdifguxc@]", *KINDS[:-1]]))
 THREE_LETTERS = re.compile(r"[^\W\d_]{3}")
 REPEATED_LETTERS = re.compile(r"([^\W\d_]{2,4}?)\1{3}")
@@ -40,7 +34,7 @@ TRIPLED = regex.compile(rf"({UNSPACED_CHARACTER})\1\1")
 PUNCTUATION = ".,;:!?\"'”’“„"  # marks that are stripped from the ends of words
 # Characters that may follow the final punctuation of a text.
 CLOSERS = " \t\u3000\u200b\u200e\u200f\"'”’»)]}）】」』“›*_"
-# For each punctuation mark: the kind of final punctuation, see the function `final`.
+# The kind of each final punctuation mark, see the function `final`.
 ENDS = {
     **dict.fromkeys(".。．!！…।", "."),
     **dict.fromkeys("?？؟;፧", "?"),
@@ -49,11 +43,11 @@ ENDS = {
 
 
 def is_copy(source: str, target: str) -> bool:
-    """Return whether the texts are equal except for case, and have more than placeholders, a name or a few words."""
+    """Return whether the texts are equal in lower case. Names, placeholders and very short texts do not count."""
     if source.casefold() != target.casefold():
         return False
     text = PLACEHOLDER.sub(" ", source)
-    # Count distinct words. So "la la la", which is the same in all languages, is one word.
+    # Count distinct words, so that "la la la" is one word.
     words = {word.strip(PUNCTUATION) for word in text.casefold().split()}
     n_letters = sum(map(str.isalpha, "".join(words)))
     has_few_words = n_letters < 4 or len(words) < 3
@@ -63,16 +57,14 @@ def is_copy(source: str, target: str) -> bool:
 
 
 def is_name(text: str) -> bool:
-    """Return whether a text has at most `MAX_NAME` words, each with a capital first letter and then small letters."""
+    """Return whether a text has at most `MAX_NAME` words, all capitalized."""
     return text.istitle() and len(text.split()) <= MAX_NAME
 
 
 def numbers_differ(source: str, target: str) -> bool:
-    """Return whether each text has a number of `LONG_NUMBER` digits or more that the other text lacks.
+    """Return whether each text has a long number that the other text lacks.
 
-    Separators of digits do not count. A difference in shorter numbers is no fault. If only one text has a number that
-    the other text lacks, this is no fault either, because the other text may spell out the number, or convert the
-    number to another unit.
+    It is no fault if only one text has such a number, because the other text may spell it out.
     """
     source_numbers = list(map(digits, NUMBER.findall(source)))
     target_numbers = list(map(digits, NUMBER.findall(target)))
@@ -97,33 +89,29 @@ def digits(number: str) -> str:
 
 
 def placeholders_differ(source: str, target: str) -> bool:
-    """Return whether the texts have different placeholders, except numbers.
-
-    Placeholders are what `nmt translate --protect-placeholders` keeps.
-    """
+    """Return whether the texts differ in their placeholders. Numbers are not compared here."""
     return sorted(PLACEHOLDER.findall(source)) != sorted(PLACEHOLDER.findall(target))
 
 
 def final(text: str) -> str:
     """Return the kind of punctuation at the end of a text.
 
-    The kind is "." for full stops and exclamation marks, "?" for question marks, "," for other marks in `ENDS`, and ""
-    for a text without final punctuation.
+    It is "." for full stops and exclamation marks, "?" for question marks, "," for marks such as commas, and "" for no
+    punctuation.
     """
     last = text.rstrip(CLOSERS)[-1:]
     if last in ENDS or last.isascii():
         return ENDS.get(last, "")
-    # Other punctuation counts as a full stop, because many scripts, such as Tibetan and Burmese, have a special full
-    # stop.
+    # Other punctuation may be the full stop of a script such as Tibetan or Burmese.
     return "." if unicodedata.category(last) == "Po" else ""
 
 
 def repeats(text: str) -> bool:
     """Return whether a text contains a repetition.
 
-    A repetition is a letter, ! or ? five times in a row, two to four letters four times in a row, or one to four words
-    three times in a row. Single characters and words are compared as substrings and slices, because regular expressions
-    with back references take ten times as long.
+    - A letter, ! or ? occurs five times in a row.
+    - Two to four letters occur four times in a row.
+    - One to four words occur three times in a row.
     """
     # 1. Look for repeated characters and letters.
     for character in set(text):
@@ -133,7 +121,7 @@ def repeats(text: str) -> bool:
     for word in words:
         if len(word) >= 8 and REPEATED_LETTERS.search(word):
             return True
-    # 2. Look for repeated words. If a word occurs three times, there are at least two fewer distinct words than words.
+    # 2. Look for repeated words. A phrase that occurs three times repeats at least two words.
     if len(words) < len(set(words)) + 2:
         return False
     words = [word.strip(PUNCTUATION) for word in words]
@@ -141,7 +129,7 @@ def repeats(text: str) -> bool:
 
 
 def repeats_words(words: list[str], n: int) -> bool:
-    """Return whether a phrase of `n` words, which begins with a letter, occurs three times in a row."""
+    """Return whether a phrase of `n` words occurs three times in a row. It must begin with a letter."""
     for start in range(len(words) - 3 * n + 1):
         phrase = words[start : start + n]
         is_repeated = words[start : start + 3 * n] == phrase * 3
@@ -151,20 +139,19 @@ def repeats_words(words: list[str], n: int) -> bool:
 
 
 def repetition_differs(source: str, target: str) -> bool:
-    """Return whether one text contains a repetition, and the other text does not."""
+    """Return whether only one of the texts contains a repetition."""
     source_repeats = repeats(source)
     if source_repeats == repeats(target):
         return False
-    # In a script without spaces, the translation of "ha ha ha" may be three equal characters. `repeats` does not count
-    # three equal characters as a repetition.
+    # In a script without spaces, "ha ha ha" may be three equal characters. `repeats` does not find these.
     return not TRIPLED.search(target if source_repeats else source)
 
 
 def has_no_words(text: str) -> bool:
     """Return whether a text has hardly any words.
 
-    Such a text has no three letters in a row, and under 30 % of its characters are letters or vowel signs. A Chinese
-    character counts as three letters, because it is often a word.
+    It has no three letters in a row, and under 30 % of its characters are letters or vowel signs. A Chinese character
+    counts as three letters, because it is often a word.
     """
     n_characters = len(text) - text.count(" ")
     if n_characters < MIN_NO_WORDS or THREE_LETTERS.search(text):
@@ -177,13 +164,12 @@ def has_no_words(text: str) -> bool:
 
 
 def cut_off(source: str, target: str, z: float, without_stop: tuple[float, float]) -> bool:
-    """Return whether one text is cut off: it is too short for the other text, and lacks final punctuation.
+    """Return whether one text is too short and lacks final punctuation, while the other text has it.
 
-    The other text must have final punctuation. The evidence for a text that is cut off is the sum of two terms: z²/2,
-    and -log of the share of lines that lack final punctuation on the side of the short text.
+    The evidence is z²/2 - log(share). The share is that of `without_stop` for the side of the short text.
 
     Args:
-        z: the z-score of the length ratio. If a text is empty, z is NaN, and neither text counts as cut off.
+        z: the z-score of the length ratio, NaN if a text is empty.
         without_stop: for each side, the share of lines that lack final punctuation.
     """
     if not abs(z) > SHORT_PARTNER:

@@ -1,6 +1,6 @@
-"""A reader of the lines of a corpus as bytes. The lines keep all faults that `nmt.text.lines` would repair or refuse.
+"""A reader of the lines of a corpus as bytes, with all their faults.
 
-A check reads the files several times, in chunks, so that the text of the corpus need not fit into memory.
+A check reads the files several times, in chunks. So the text need not fit into memory.
 """
 
 import itertools
@@ -12,12 +12,12 @@ from nmt.errors import DataError
 from nmt.text.lines import BOM, UTF16, open_bytes, raw_lines, reading
 
 CHUNK = 10_000  # number of pairs that a process examines at once
-SAMPLE_LIMIT = 15_000  # the sample for `examine.learn_usual` has fewer than 2 * SAMPLE_LIMIT pairs
+SAMPLE_LIMIT = 15_000  # a sample has fewer than 2 * SAMPLE_LIMIT pairs
 
 
 @dataclass(frozen=True)
 class CorpusFiles:
-    name: str  # "train", "dev" or "test"; "corpus" if two files are checked without a config
+    name: str  # "train", "dev" or "test"; "corpus" for two files without a config
     source: list[Path]
     target: list[Path]
 
@@ -90,7 +90,7 @@ def survey(files: CorpusFiles) -> Survey:
     for source, target in itertools.zip_longest(side_lines(files.source), side_lines(files.target)):
         if source is not None and target is not None and n_source % step == 0:
             sample.append((decode(source), decode(target)))
-            if len(sample) >= 2 * SAMPLE_LIMIT:  # keep every other pair, and sample half as often from now on
+            if len(sample) >= 2 * SAMPLE_LIMIT:  # halve the sample, and sample half as often
                 del sample[1::2]
                 step *= 2
         n_source += source is not None
@@ -104,7 +104,7 @@ def survey(files: CorpusFiles) -> Survey:
 
 
 def chunks(files: CorpusFiles) -> Iterator[Chunk]:
-    """Yield all pairs in order. If one side has more lines, the last lines of this side are left out."""
+    """Yield all pairs in order. Lines after the last pair are left out."""
     pairs = zip(side_lines(files.source), side_lines(files.target), strict=False)
     first = 1
     while part := list(itertools.islice(pairs, CHUNK)):
@@ -115,16 +115,15 @@ def chunks(files: CorpusFiles) -> Iterator[Chunk]:
 
 
 def read_spans(paths: Sequence[Path], spans: Sequence[tuple[int, int]]) -> Iterator[list[bytes]]:
-    """Yield, for each span, the lines [start, end) of a side, counted from 0. Reads the files once.
+    """Yield the lines [start, end) of each span of a side, counted from 0. Reads the files once.
 
-    Spans may overlap, but both the starts and the ends of the spans must be in ascending order. If a span goes beyond
-    the last line of the side, fewer lines are yielded for this span.
+    Spans may overlap, but their starts and ends must be in ascending order. Lines after the last one are left out.
     """
     stream = side_lines(paths)
     kept: list[bytes] = []  # lines that were read already, from number `first` on
     first = 0
     for start, end in spans:
-        # Drop the lines before the span: first the lines in `kept`, then lines that were not read yet.
+        # Drop the lines before the span. Some are in `kept`, others are not read yet.
         n_dropped = min(start - first, len(kept))
         del kept[:n_dropped]
         for _ in itertools.islice(stream, start - first - n_dropped):
@@ -135,7 +134,7 @@ def read_spans(paths: Sequence[Path], spans: Sequence[tuple[int, int]]) -> Itera
 
 
 def lines_at(paths: Sequence[Path], numbers: Sequence[int]) -> dict[int, bytes]:
-    """Return some lines of a side by line number, counted from 1. Numbers beyond the last line are ignored."""
+    """Return the given lines of a side by line number, counted from 1. Numbers after the last line are ignored."""
     wanted = set(numbers)
     if not wanted:
         return {}
@@ -144,6 +143,6 @@ def lines_at(paths: Sequence[Path], numbers: Sequence[int]) -> dict[int, bytes]:
 
 
 def texts_at(paths: Sequence[Path], lines: Sequence[int]) -> list[str]:
-    """Return the texts of some lines of a side, in the order of `lines`: numbers of lines, counted from 0."""
+    """Return the texts of the given lines, in this order. Line numbers are counted from 0."""
     raw = lines_at(paths, [line + 1 for line in lines])
     return [decode(raw[line + 1]) for line in lines]

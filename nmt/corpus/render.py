@@ -9,8 +9,8 @@ from pydantic_core import to_jsonable_python
 from nmt.corpus.check import CheckReport
 from nmt.corpus.kinds import SEVERITIES, Finding
 
-MAX_LINES = 8  # maximum number of line numbers that are shown for a finding
-MAX_CHARACTERS = 90  # maximum number of characters that are shown of each side of an example
+MAX_LINES = 8  # maximum number of shown line numbers of a finding
+MAX_CHARACTERS = 90  # maximum number of shown characters of each side of an example
 INDENT = " " * 9  # indentation of the lines that follow the first line of a finding
 
 
@@ -28,7 +28,7 @@ def as_text(report: CheckReport, n_examples: int) -> Iterator[str]:
 
 
 def finding_as_text(finding: Finding, n_examples: int) -> Iterator[str]:
-    # Yield the title. If the finding has a detail, yield the detail.
+    # Yield the title and the detail.
     n = len(finding.lines)
     unit = "line" if n == 1 else "lines"
     amount = f": {n:,} {unit}, {percent(finding.share)}" if n else ""
@@ -48,7 +48,7 @@ def finding_as_text(finding: Finding, n_examples: int) -> Iterator[str]:
 
 
 def percent(share: float) -> str:
-    """Return a share as a percentage with about two significant digits. A tiny share is not rounded to zero."""
+    """Return a share as a percentage with about two significant digits."""
     return f"{100 * share:.0f} %" if share >= 0.1 else f"{100 * share:.2g} %"
 
 

@@ -1,7 +1,7 @@
 """The repair of parallel text, for `nmt check --fix`: cleaned copies of the files, and a list of changes.
 
-The original files are left alone. The list has an entry for each pair that was dropped or changed, and for each line
-that has no partner. An entry has the line numbers in the original files, the action, and the kinds of fault.
+The original files stay unchanged. The list has an entry for each dropped or changed pair, and for each line without a
+partner. An entry has the original line numbers, the action, and the kinds of fault.
 """
 
 import json
@@ -22,10 +22,10 @@ from nmt.languages import language_of_file
 from nmt.text.corpus_files import SIDES
 from nmt.text.lines import is_blank, one_line
 
-MAX_ROUNDS = 9  # maximum number of rounds of mending a line; for example, &am\0p; becomes &amp; and then &
-MAX_UNPAIRED = 0.5  # maximum share of the lines of a corpus that may have no partner
+MAX_ROUNDS = 9  # maximum number of rounds of mending a line; &am\0p; becomes &amp; and then &
+MAX_UNPAIRED = 0.5  # maximum share of lines without a partner
 CHANGES = "changes.jsonl"  # name of the list of changes
-UNUSABLE = ("blank", "encoding")  # the only kinds of fault for which dev and test pairs are dropped
+UNUSABLE = ("blank", "encoding")  # the faults for which dev and test pairs are dropped
 Texts = tuple[str, str]  # source and target of a pair
 
 
@@ -37,12 +37,13 @@ class RawLine(NamedTuple):
 def fix(report: CheckReport, corpora: Sequence[CorpusFiles], directory: Path) -> list["CorpusRepair"]:
     """Write cleaned copies of all files, and the list `CHANGES`.
 
-    A training pair is dropped if the pair has a fault whose `Kind.repair` is "drop". A training pair is also dropped
-    if, after cleaning, it repeats an earlier pair, or shares a side with a dev or test pair. A dev or test pair is
-    dropped only if the pair has an `UNUSABLE` fault. Lines without a partner are dropped.
+    - Lines without a partner are dropped.
+    - Training pairs are dropped for faults with the repair "drop", and if they are leaks or duplicates.
+    - Dev and test pairs are dropped only for `UNUSABLE` faults.
 
-    Raises OutputError if the directory exists and is not empty, or cannot be written. Raises DataError, before anything
-    is written, if most lines of a corpus have no partner.
+    Raises:
+        OutputError: the directory is not empty, or cannot be written.
+        DataError: most lines of a corpus have no partner. Then nothing is written.
     """
     for survey in report.corpora:
         refuse_unrelated(survey, report.runs[survey.files.name])
@@ -54,15 +55,14 @@ def fix(report: CheckReport, corpora: Sequence[CorpusFiles], directory: Path) ->
     held_out = HeldOut(set(), set())
     with atomic_writer(directory / CHANGES) as changes:
         repairs = [CorpusRepair(report, files, held_out, changes, is_train=files is train) for files in corpora]
-        # The training corpus is repaired last, because training pairs that share a side with the repaired dev or test
-        # pairs are dropped.
+        # The training corpus comes last, because it must share no text with the repaired dev and test pairs.
         for repair in [*repairs[1:], repairs[0]]:
             repair.write(directory)
     return repairs
 
 
 def refuse_unrelated(survey: Survey, runs: Sequence[Run]) -> None:
-    """Raise DataError if most lines of a corpus have no partner, because the copies would be no parallel text."""
+    """Raise DataError if most lines of a corpus have no partner."""
     n_unpaired = survey.n_pairs - sum(map(len, runs))
     if n_unpaired <= MAX_UNPAIRED * survey.n_pairs:
         return
@@ -83,8 +83,7 @@ class HeldOut(NamedTuple):
 class CorpusRepair:
     """The repair of one corpus.
 
-    Dev and test corpora are repaired before the training corpus. They fill `held_out`, which the repair of the training
-    corpus needs.
+    Dev and test corpora come first. They fill `held_out`, which the training corpus needs.
     """
 
     def __init__(
@@ -96,8 +95,7 @@ class CorpusRepair:
         self.is_train = is_train
         self.written: set[int] = set()  # hashes of the training pairs that were written
         self.runs = report.runs[files.name]
-        # For each line number: the kinds of fault for which the pair is dropped or exchanged. Kinds of fault that are
-        # cleaned are not listed here, because `mend` tests each text for these kinds again.
+        # The faults for which a pair is dropped or exchanged, by line number. `mend` itself finds faults to clean.
         self.kinds: dict[int, list[str]] = {}
         for finding in report.findings:
             if finding.corpus == files.name and self.is_wanted(finding.kind):
@@ -106,13 +104,13 @@ class CorpusRepair:
         self.paths: tuple[Path, ...] = ()  # source and target file of the cleaned copy
         self.n_pairs = 0
         self.n_changed = 0
-        self.n_dropped = 0  # number of dropped pairs and of lines without a partner
-        self.n_realigned = 0  # number of written pairs whose two lines have different line numbers
+        self.n_dropped = 0  # dropped pairs, and lines without a partner
+        self.n_realigned = 0  # written pairs with two different line numbers
 
     def is_wanted(self, kind: Kind) -> bool:
         """Return whether pairs with this kind of fault are dropped or exchanged.
 
-        Return False for duplicates, because `repeated` looks for duplicates after cleaning.
+        Duplicates do not count, because `repeated` finds them after cleaning.
         """
         if kind.repair == "drop":
             return kind.name != "duplicate" and (self.is_train or kind.name in UNUSABLE)
@@ -175,18 +173,16 @@ class CorpusRepair:
         return texts
 
     def known_kinds(self, source: RawLine, target: RawLine) -> list[str]:
-        """Return the kinds of fault, from the check, for which a pair is dropped or exchanged."""
+        """Return the faults for which a pair is dropped or exchanged, as the check found them."""
         if source.number == target.number:
             return self.kinds.get(source.number, [])
-        # The check compared each of these lines with the line of the same number, which is not the partner. So the
-        # findings of the check do not apply. Test only the encoding again.
+        # The check compared these lines with other lines, so its findings do not apply. Test the encoding again.
         return [] if is_utf8(source.raw) and is_utf8(target.raw) else ["encoding"]
 
     def repeated(self, texts: Texts) -> list[str]:
-        """Return ["leak"] or ["duplicate"] if a training pair must not be written. Otherwise, return [].
+        """Return ["leak"] or ["duplicate"] if a training pair must not be written, else [].
 
-        A leak is a pair that shares a side with a dev or test pair. A duplicate is a pair that repeats an earlier pair.
-        Pairs for which [] is returned are remembered. For dev and test pairs, [] is always returned.
+        A leak shares a side with a dev or test pair. A duplicate repeats an earlier training pair.
         """
         source, target = texts
         if not self.is_train:
@@ -224,7 +220,7 @@ def numbered_lines(paths: Sequence[Path]) -> Iterator[RawLine]:
 def cleaned(texts: Texts) -> tuple[Texts, list[str]]:
     """Return the cleaned texts of a pair, and the kinds of fault that were mended."""
     kinds = []
-    for _ in range(MAX_ROUNDS):  # repeat until nothing changes: mending one fault can expose another kind
+    for _ in range(MAX_ROUNDS):  # mending one fault can expose another one
         before = texts
         for kind, mend in MENDED.items():
             is_faulty = TESTS[kind]
@@ -243,7 +239,7 @@ def of_repair(repair: str, kinds: list[str]) -> list[str]:
 def output_paths(files: CorpusFiles, directory: Path) -> tuple[Path, Path]:
     """Return the paths of the copies, such as train.de and train.en.
 
-    If the file names do not tell two languages, the copies are train.source and train.target.
+    If the languages are unknown or equal, they are train.source and train.target.
     """
     source, target = language_of_file(files.source[0]), language_of_file(files.target[0])
     if source == target or not (source and target):

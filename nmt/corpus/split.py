@@ -18,11 +18,10 @@ from nmt.text.corpus_files import digests_of
 from nmt.text.lines import Pair, is_blank, iter_pairs
 from nmt.text.permutation import hold_out, shuffled
 
-# The share of all pairs that is held out as dev pairs, and the maximum and the minimum number of dev pairs. The same
-# share and numbers apply to test pairs.
+# The share of all pairs that become dev pairs, with a maximum and a minimum number. The same applies to test pairs.
 HELD_OUT_SHARE, MAX_HELD_OUT, MIN_HELD_OUT = 0.05, 1_000, 100
 MIN_PAIRS = 20
-TRAIN, DEV, TEST, BLANK, LEAK = range(5)  # parts of a text; pairs of the last two parts are not written
+TRAIN, DEV, TEST, BLANK, LEAK = range(5)  # parts of a text; the last two parts are not written
 SEED = 1  # seed of the random choice of dev and test pairs
 OPTIONAL_MARKS = range(10, 37)  # canonical combining classes of Hebrew, Arabic and Syriac vowel points
 
@@ -36,26 +35,26 @@ class Facts:
     n_test: int
     n_blank: int  # pairs left out because a side is blank
     n_leaking: int  # pairs left out because they share a sentence with a dev or test pair
-    n_words: int  # words on the target side of the training pairs, see `count_words`
+    n_words: int  # target words of the training pairs, see `count_words`
     n_characters: int  # distinct characters in the training pairs
-    letter_overlap: float = 1.0  # see the function `letter_overlap`; near 0 if the scripts of the sides differ
+    letter_overlap: float = 1.0  # overlap of the letters of both sides; near 0 if their scripts differ
 
 
 def split_corpus(source: Sequence[Path], target: Sequence[Path], directory: Path, languages: tuple[str, str]) -> Facts:
     """Write the training, dev and test pairs into a directory, as train.de, train.en, dev.de and so on.
 
-    Reads the text twice, so that memory holds two digests per pair instead of the text. Dev and test pairs are sampled
-    at random: 5 % of the pairs for each, at least 100, but at most 1,000 and at most a tenth of the pairs. All parts
-    keep the order of the text. Sentences that differ only in case, punctuation, spaces or digits count as the same.
+    Dev and test pairs are sampled at random, 5 % of the pairs for each. All parts keep the order of the text. Sentences
+    that differ only in case, punctuation, spaces or digits count as the same. The text is read twice, so that memory
+    holds two digests per pair instead of the text.
 
-    Raises DataError if the sides have different numbers of lines, or there are too few pairs with different sentences.
+    Raises:
+        DataError: the sides have different numbers of lines, or there are too few different sentences.
     """
     is_usable, source_keys, target_keys = read_keys(iter_pairs(source, target, strict=True))
     n_pairs = len(source_keys)
     if n_pairs < MIN_PAIRS:
         message = f"{n_pairs} pairs with text on both sides are too few to set some aside for dev and test"
         raise DataError(message, hint=f"give at least {MIN_PAIRS}, or write a config by hand, as configs/five.yaml")
-    # Pairs with a blank side are in no file.
     parts = np.full(len(is_usable), BLANK)
     parts[is_usable] = choose_parts(source_keys, target_keys)
     n_train, n_dev, n_test, n_blank, n_leaking = np.bincount(parts, minlength=5).tolist()
@@ -67,10 +66,9 @@ def split_corpus(source: Sequence[Path], target: Sequence[Path], directory: Path
 
 
 def read_keys(pairs: Iterable[Pair]) -> tuple[NDArray[np.bool_], NDArray[np.uint64], NDArray[np.uint64]]:
-    """Return three arrays: a flag for each pair, the digests of source sentences, and the digests of target sentences.
+    """Return whether each pair has text on both sides, and the digests of the source and target sentences.
 
-    A flag says whether the pair has text on both sides. Only such pairs have digests. The digest of a sentence is
-    computed from its key, see `key_of`.
+    Only pairs with text on both sides have digests. A digest is computed from the key of the sentence, see `key_of`.
     """
     is_usable = array("b")
     source_keys, target_keys = array("Q"), array("Q")
@@ -85,12 +83,11 @@ def read_keys(pairs: Iterable[Pair]) -> tuple[NDArray[np.bool_], NDArray[np.uint
 
 
 def choose_parts(source_keys: NDArray[np.uint64], target_keys: NDArray[np.uint64]) -> NDArray[np.int_]:
-    """Return an array of shape (n,): the part of each of n pairs, such as `TRAIN`."""
+    """Return the part of each pair, such as `TRAIN`, of shape (n,)."""
     n_pairs = len(source_keys)
     n_each = max(int(n_pairs * HELD_OUT_SHARE), MIN_HELD_OUT)
     n_each = min(n_each, MAX_HELD_OUT, n_pairs // 10)
-    # Hold out the dev and test pairs. Leave out all pairs that are not held out, but share a sentence with a held-out
-    # pair.
+    # Hold out the dev and test pairs. Leave out other pairs that share a sentence with them.
     parts = np.full(n_pairs, TRAIN)
     held_out, remains = hold_out(source_keys, target_keys, 2 * n_each, SEED)
     parts[~remains] = LEAK
@@ -100,8 +97,7 @@ def choose_parts(source_keys: NDArray[np.uint64], target_keys: NDArray[np.uint64
     order = np.argsort(shuffled(np.arange(n_held_out), n_held_out, SEED))
     test = held_out[order[n_each:]]
     parts[test] = TEST
-    # Leave out test pairs that share a sentence with a dev pair. Such test pairs exist only if most sentences are
-    # repeated.
+    # Leave out test pairs that share a sentence with a dev pair. These are rare.
     for keys in (source_keys, target_keys):
         is_in_dev = np.isin(keys[test], keys[parts == DEV])
         parts[test[is_in_dev]] = LEAK
@@ -111,9 +107,9 @@ def choose_parts(source_keys: NDArray[np.uint64], target_keys: NDArray[np.uint64
 def write_parts(
     source: Sequence[Path], target: Sequence[Path], directory: Path, languages: tuple[str, str], parts: NDArray[np.int_]
 ) -> tuple[int, int, float]:
-    """Write the training, dev and test pairs into a source file and a target file for each part.
+    """Write a source file and a target file for each part.
 
-    Returns the numbers of words and characters in the training pairs, and the letter overlap of the training pairs.
+    Returns the number of words, the number of characters and the letter overlap of the training pairs.
     """
     directory.mkdir(parents=True, exist_ok=True)
     n_words = 0
@@ -144,9 +140,9 @@ def count_words(text: str) -> int:
 
 
 def letter_overlap(source: Counter[str], target: Counter[str]) -> float:
-    """Return the overlap of the letters of both sides: the sum of min(p, q) over all letters, from 0 to 1.
+    """Return how much the letters of the two sides overlap, from 0 to 1.
 
-    p and q are the relative frequencies of a letter on the two sides. The overlap is 0 if a side has no letters.
+    This is the sum of min(p, q) over all letters. p and q are the relative frequencies of a letter on the two sides.
     """
     common = shares_of_letters(source) & shares_of_letters(target)
     return common.total()
@@ -159,10 +155,9 @@ def shares_of_letters(characters: Counter[str]) -> Counter[str]:
 
 
 class KeyCharacters(dict[int, int | None]):
-    """A table for `str.translate` that turns a text into a key: it keeps some characters, and deletes all others.
+    """A table for `str.translate` that keeps letters and some marks, and deletes all other characters.
 
-    The value of a deleted character is None. Letters are kept. Vowel signs and some other marks are also kept, because
-    in many scripts, different words would have the same key without these marks.
+    Vowel signs are kept, because they alone distinguish words in many scripts.
     """
 
     def __missing__(self, code: int) -> int | None:
@@ -189,7 +184,6 @@ def key_of(text: str) -> bytes:
     folded = unicodedata.normalize("NFKC", folded)
     key = folded.translate(KEY_CHARACTERS)
     if not key:
-        # The text has no letters. If it has digits, the key is "0", so that all numbers count as the same sentence.
-        # Otherwise, the key is the text itself.
+        # The text has no letters. All numbers have the key "0", and any other text is its own key.
         key = "0" if re.search(r"\d", folded) else folded
     return key.encode()

@@ -1,8 +1,7 @@
 """The split of Tatoeba into the training, dev and test pairs that the recipes were measured on.
 
-`pins/NAME.pairs` lists a short hash of each dev pair and each test pair, in order. `data/pin_corpora.py` writes this
-list. In every version of Tatoeba, the dev and test pairs are the pairs that are in this list. The training pairs are
-the remaining pairs that share no side with a dev pair, a test pair or a pair of the public test set.
+`pins/NAME.pairs` lists a short hash of each dev pair and each test pair. `data/pin_corpora.py` writes this list. So the
+dev and test pairs stay the same when Tatoeba grows. Training pairs share no side with them or with the public test set.
 """
 
 from collections.abc import Iterable, Sequence
@@ -12,7 +11,7 @@ from nmt.text.lines import is_blank
 
 PairText = tuple[str, str]  # source and target
 
-HASH_DIGITS = 10  # number of hexadecimal digits of a short hash; 40 bits are enough to tell 300,000 pairs apart
+HASH_DIGITS = 10  # number of hexadecimal digits of a short hash; 40 bits tell 300,000 pairs apart
 
 
 def pair_hash(pair: PairText) -> str:
@@ -26,8 +25,8 @@ def pair_pin(pair: PairText) -> str:
 def pairs_with_text(texts: Sequence[bytes]) -> list[PairText]:
     """Return the pairs that have text on both sides.
 
-    `texts` are a source text and a target text, or one text in which a line is: target, tab, source, tab, attribution.
-    Raises ValueError if the two texts have different numbers of lines.
+    `texts` are a source and a target text, or one text with the columns target, source and attribution. Raises
+    ValueError if the two texts have different numbers of lines.
     """
     sides = []
     for text in texts:
@@ -48,8 +47,7 @@ def pairs_with_text(texts: Sequence[bytes]) -> list[PairText]:
 def split(pairs: Iterable[PairText], public_test: Sequence[PairText], pins: str) -> dict[str, list[PairText]]:
     """Split all pairs of a version of Tatoeba into training, dev and test pairs.
 
-    `pins` is the content of pins/NAME.pairs. It lists the dev and test pairs. Some of the test pairs may be from the
-    public test set. The training pairs share no side with a dev pair, a test pair, or any pair of the public test set.
+    `pins` is the content of pins/NAME.pairs. Dev and test pairs may be in `pairs` or in the public test set.
     """
     by_hash = {pair_hash(pair): pair for pair in pairs}
     by_pin = {pair_pin(pair): pair for pair in (*public_test, *by_hash.values())}
@@ -59,7 +57,7 @@ def split(pairs: Iterable[PairText], public_test: Sequence[PairText], pins: str)
         part, pin = line.split()
         if pin in by_pin:
             parts[part].append(by_pin[pin])
-    # 2. The training pairs are the pairs that share no side with a pair in `held_out`.
+    # 2. The training pairs share no side with a pair in `held_out`.
     held_out = [*parts["dev"], *parts["test"], *public_test]
     sources = {source.casefold() for source, _ in held_out}
     targets = {target.casefold() for _, target in held_out}

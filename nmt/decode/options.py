@@ -78,6 +78,11 @@ class SearchRequest:
     prefix: Sequence[int] = ()  # target ids that the translation must begin with
     place: tuple[int, ...] = ()  # numbers of line, sentence and part; the random seed depends on them
     constraint: Constraint = NO_TERMS  # the required terms, which only the torch engine supports
+    attention: bool = False  # whether hypotheses should have attention weights, which torch's search leaves out
+
+
+# Key: source tokens and target tokens, without EOS. Value: the weights that `Engine.attention` returns for this pair.
+Attention = dict[tuple[tuple[int, ...], ...], NDArray[np.float32]]
 
 
 @dataclass
@@ -89,6 +94,7 @@ class Hypothesis:
     score: float  # sum of `log_probs`, divided by the length penalty
     # True if EOS was forced at the length limit, and the model would have continued.
     is_cut: bool = field(default=False, kw_only=True)
+    attention: Attention = field(default_factory=dict, kw_only=True)  # empty if the search has computed no weights
 
     @property
     def log_prob(self) -> float:

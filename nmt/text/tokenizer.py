@@ -94,18 +94,22 @@ class Tokenizer:
         `words` are the spans of the words in the text.
         """
         tag, rest = self.split_tag(text)
-        tag_tokens = self.tag(tag)
+        tokens = self.tag(tag)
+        words_of_tokens: list[list[int]] = [[] for _ in tokens]
         encoded = self._processor.encode(self._normalized(rest), return_type="offset_mapping")
+        if self._vocabulary is None:
+            tokens += encoded["ids"]
+        else:
+            tokens += [self._token(piece) for piece in encoded["pieces"]]
 
         # SentencePiece's offsets are positions in the normalized text without its tag, so convert the words' spans.
         def converted(position: int) -> int:
-            return len(self._normalized(text[:position])) - len(self._normalized(tag))
+            return self._normalized_length(text[:position]) - self._normalized_length(tag)
 
         spans = [(converted(start), converted(end)) for start, end in words]
-        words_of_tokens: list[list[int]] = [[] for _ in tag_tokens]
         for begin, stop in piece_spans(encoded["offsets"]):
             words_of_tokens.append([i for i, (start, end) in enumerate(spans) if start < stop and begin < end])
-        return tag_tokens + self.encode_untagged(rest), words_of_tokens
+        return tokens, words_of_tokens
 
     def decode(self, ids: Sequence[int]) -> str:
         """Return the text of token ids. Special ids are skipped."""
@@ -199,6 +203,10 @@ class Tokenizer:
         """Return a text in the form that SentencePiece reads: without lone surrogates, and in NFKC if `nfkc` is set."""
         text = text.encode(errors="replace").decode()  # a lone surrogate cannot be encoded in UTF-8
         return unicodedata.normalize("NFKC", text) if self.nfkc else text
+
+    def _normalized_length(self, text: str) -> int:
+        """Return the length of the normalized text. Only NFKC changes the length."""
+        return len(self._normalized(text)) if self.nfkc else len(text)
 
 
 def check_special_ids(processor: Any) -> None:

@@ -6,6 +6,7 @@ letters or marks of a script. `tests/text/test_words.py` has examples of what th
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
@@ -87,11 +88,15 @@ class WordText:
         """The words, including the punctuation around them."""
         return [self.text[start:end] for start, end in self.spans]
 
+    @cached_property
+    def bare_spans(self) -> list[Span]:
+        """The spans of the words without the punctuation around them; see `bare_span`."""
+        return [bare_span(self.text, span) for span in self.spans]
+
     @property
     def bare_words(self) -> list[str]:
-        """The words without the punctuation around them; see `bare_span`."""
-        spans = [bare_span(self.text, span) for span in self.spans]
-        return [self.text[start:end] for start, end in spans]
+        """The words without the punctuation around them."""
+        return [self.text[start:end] for start, end in self.bare_spans]
 
 
 def bare_span(text: str, span: Span) -> Span:
@@ -121,6 +126,8 @@ def likeness(source: WordText, target: WordText) -> NDArray[np.float32]:
 
 def dice(first: set[tuple[str, str]], second: set[tuple[str, str]]) -> float:
     """Return the Dice coefficient of two sets that are not empty: the share of common elements, 0-1."""
+    if first.isdisjoint(second):  # a fast check that rules out most pairs of words
+        return 0.0
     return 2 * len(first & second) / (len(first) + len(second))
 
 

@@ -3,37 +3,38 @@
 The engine returns one matrix of attention weights between the tokens of a pair. For each source word and each target
 word, the weights between the tokens of the two words are summed. A sum is increased if the two words have similar
 spellings. The sums are normalized over source words and, separately, over target words. The product of the two
-distributions is the score. The best source word of each target word and the best target word of each source word are
-merged by grow-diagonal (Koehn et al. 2003). nmt/insight/README.md compares other methods.
-
-Alignments for markup also multiply the attention to a source word by the loss without this word, see `losses_without`.
+distributions is the score. A score is increased by the scores of the previous and of the next words of both texts. Each
+word is linked to the word with the best score. nmt/insight/README.md compares other methods.
 """
 
 import logging
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import count, islice, product
+from itertools import compress, count, islice
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from nmt.decode.options import Engine
+from nmt.decode.options import Attention, Engine
 from nmt.text.capitals import as_read
 from nmt.text.tokenizer import Tokenizer, Tokenizers
-from nmt.text.words import WordText, bare_span, likeness
+from nmt.text.words import WordText, likeness
 
 log = logging.getLogger("nmt")
 
 # The weight of similar spelling. It was tuned on 300 pairs of Multi30k de-en, with links from co-occurrence statistics.
 ALIKE = 30.0
+NEIGHBORS, N_ROUNDS = 0.1, 3  # see `with_neighbors`
+MAX_UNSURE = 0.15  # `dependence` is computed for pairs whose `n_unsure` exceeds this number
+LOSSES = (0.001, 100.0)  # bounds of negative log-probabilities, so that their sums are positive and finite
 MIN_SHARE = 0.01  # `Shares` contain only values of p(source word | target word) above this number
 # Shares are rounded to this many digits. The engine's rounding errors depend on the batch, and would break ties.
 SHARE_DIGITS = 6
-MAX_DELETED = 100  # maximum number of source words for `losses_without`, which scores the target once per source word
-LOSS_WINDOW = 100  # number of pairs that are passed to `losses_without` together; this limits memory
 # The number of pairs that are aligned together. This limits memory, and lets pairs of similar length share a batch.
 WINDOW = 1000
+LEAST = np.finfo(np.float32).tiny
+EMPTY = np.zeros((0, 0), np.float32)
 
 Matrix = NDArray[np.floating[Any]]
 Links = list[tuple[int, int]]  # sorted pairs: index of a source word, index of a target word
@@ -49,11 +50,17 @@ class EncodedWords(NamedTuple):
 
 
 @dataclass
-class WordAlignment:
-    """The alignment of a pair for markup."""
+class AttendedPair:
+    """A pair with its attention weights (T, S) and the `likeness` of its words."""
 
-    links: Links
-    shares: list[Shares]  # one for each target word
+    source: EncodedWords
+    target: EncodedWords
+    likeness: Matrix
+    weights: Matrix
+
+    def scores(self, factors: Matrix | float = 1.0) -> Matrix:
+        """Return the `word_scores` of the pair, after the weights have been multiplied by factors."""
+        return word_scores(self.weights * factors, self.source.shares, self.target.shares, self.likeness)
 
 
 def align(
@@ -61,23 +68,36 @@ def align(
 ) -> Iterator[Links]:
     """Align a stream of pairs, and yield the links of each pair in order.
 
-    `numbers` are the line numbers of the pairs. `score_window` says which pairs have no links.
+    `numbers` are the line numbers of the pairs. `attended_pairs` says which pairs have no links.
     """
     pairs, numbers = iter(pairs), iter(numbers or count(1))
     while window := list(islice(pairs, WINDOW)):
-        for scores in score_window(engine, tokenizers, window, list(islice(numbers, len(window)))):
-            yield links(scores)
+        attended = attended_pairs(engine, tokenizers, window, list(islice(numbers, len(window))), {})
+        for i in range(len(window)):
+            yield links(attended[i].scores()) if i in attended else []
 
 
-def align_for_markup(engine: Engine, tokenizers: Tokenizers, pairs: Sequence[WordPair]) -> list[WordAlignment]:
-    """Align pairs, and return the links and shares of each pair. This is slower and more accurate than `align`."""
-    alignments = []
-    for start in range(0, len(pairs), LOSS_WINDOW):
-        window = pairs[start : start + LOSS_WINDOW]
-        numbers = range(start + 1, len(pairs) + 1)
-        for scores in score_window(engine, tokenizers, window, numbers, with_losses=True):
-            alignments.append(WordAlignment(links(scores), shares_of_words(scores)))
-    return alignments
+def align_for_markup(
+    engine: Engine, tokenizers: Tokenizers, pairs: Sequence[WordPair], groups: Sequence[Sequence[int]], known: Attention
+) -> list[Matrix]:
+    """Return the `word_scores` of each pair. A pair that cannot be aligned gets an empty matrix.
+
+    `groups` has a number for each source word of each pair: words with the same number are between the same tags. If
+    attention does not show which group a target word translates, the weights are multiplied by `dependence`. `known`
+    are attention weights from a search.
+    """
+    attended = attended_pairs(engine, tokenizers, pairs, range(1, len(pairs) + 1), known)
+    scores = {i: pair.scores() for i, pair in attended.items()}
+    # Improve the scores of the pairs for which attention is unsure.
+    unsure: dict[int, Matrix] = {}
+    for i, matrix in scores.items():
+        in_group = membership(groups[i])
+        if n_unsure(matrix, in_group) > MAX_UNSURE:
+            unsure[i] = in_group
+    factors = dependence(engine, [attended[i] for i in unsure], list(unsure.values()))
+    for i, factors_of_pair in zip(unsure, factors, strict=True):
+        scores[i] = attended[i].scores(factors_of_pair)
+    return [scores.get(i, EMPTY) for i in range(len(pairs))]
 
 
 def shares_of_words(scores: Matrix) -> list[Shares]:
@@ -93,114 +113,133 @@ def shares_of_words(scores: Matrix) -> list[Shares]:
     return large
 
 
-def score_window(
+def attended_pairs(
     engine: Engine,
     tokenizers: Tokenizers,
     pairs: Sequence[WordPair],
     numbers: Sequence[int],
-    *,
-    with_losses: bool = False,
-) -> list[Matrix]:
-    """Return the `word_scores` of each pair.
+    known: Attention,
+) -> dict[int, AttendedPair]:
+    """Return pairs with their attention weights, by the indices of the pairs.
 
-    A pair with a side that is blank or too long for the model gets an empty matrix. A warning names a pair that is too
-    long by its line number in `numbers`. With `with_losses`, attention is multiplied by `losses_without`. Raises
-    InputError if the model has no attention.
+    Pairs with a side that is blank or too long for the model are left out. A warning names the line of a pair that is
+    too long, by its number in `numbers`. Weights that are not in `known` are computed. Raises InputError if the model
+    has no attention.
     """
     # 1. Encode the pairs that can be aligned.
     limit = engine.max_length - 1
-    encoded_pairs: dict[int, tuple[EncodedWords, EncodedWords]] = {}  # by the index of the pair
+    attended: dict[int, AttendedPair] = {}
     for i, (source, target) in enumerate(pairs):
         if not source.spans or not target.spans:
             continue
         # Check the length first, because the matrix that `encoded_words` makes of a long text needs much memory.
-        n_pieces = max(count_pieces(source, tokenizers.source), count_pieces(target, tokenizers.target))
-        if n_pieces > limit:
+        if not (fits(source, tokenizers.source, limit) and fits(target, tokenizers.target, limit)):
             message = "line %d is not aligned: a side has more than the %d pieces that the model takes"
             log.warning(message, numbers[i], limit)
             continue
-        encoded_pairs[i] = encoded_words(source, tokenizers.source), encoded_words(target, tokenizers.target)
-    # 2. Compute the weights of all pairs in one call of the engine, and all losses in another call.
-    sources = [source.tokens for source, _ in encoded_pairs.values()]
-    targets = [target.tokens for _, target in encoded_pairs.values()]
-    attention = engine.attention(sources, targets)
-    losses: list[Matrix | float] = [1.0] * len(encoded_pairs)
-    if with_losses:
-        losses = list(losses_without(engine, list(encoded_pairs.values())))
-    # 3. Convert weights between tokens to scores between words. Pairs that were not encoded get an empty matrix.
-    scores: list[Matrix] = [np.zeros((0, 0), np.float32) for _ in pairs]
-    for (i, (source_side, target_side)), weights, loss in zip(encoded_pairs.items(), attention, losses, strict=True):
-        scores[i] = word_scores(weights, source_side.shares, target_side.shares, likeness(*pairs[i]), loss)
-    return scores
+        sides = encoded_words(source, tokenizers.source), encoded_words(target, tokenizers.target)
+        source_tokens, target_tokens = [tuple(side.tokens) for side in sides]
+        weights = known.get((source_tokens, target_tokens), EMPTY)
+        attended[i] = AttendedPair(*sides, likeness(source, target), weights)
+    # 2. Compute the weights that are not known in one call of the engine.
+    missing = [pair for pair in attended.values() if not pair.weights.size]
+    sources = [pair.source.tokens for pair in missing]
+    targets = [pair.target.tokens for pair in missing]
+    for pair, weights in zip(missing, engine.attention(sources, targets), strict=True):
+        pair.weights = weights
+    return attended
 
 
-def count_pieces(side: WordText, tokenizer: Tokenizer) -> int:
+def fits(side: WordText, tokenizer: Tokenizer, limit: int) -> bool:
+    """Return whether a text has at most `limit` pieces."""
+    # Without NFKC, a character has at most four pieces, so most texts need not be encoded.
+    if 4 * len(side.text) < limit and not tokenizer.nfkc:
+        return True
     text, _ = as_read(side.text, tokenizer)
-    return len(tokenizer.encode(text))
+    return len(tokenizer.encode(text)) <= limit
 
 
-def losses_without(engine: Engine, pairs: Sequence[tuple[EncodedWords, EncodedWords]]) -> Iterator[Matrix | float]:
-    """Yield a matrix (source words, T) for each pair: what each target token loses without each source word.
+def membership(groups: Sequence[int]) -> Matrix:
+    """Return a matrix (groups, words) with a 1 where a word belongs to a group, given the group of each word."""
+    numbers = np.unique(groups)[:, None]
+    return np.array(numbers == groups, np.float32)
 
-    The loss is the decrease of the token's log-probability when the source word is deleted, or 0 if there is no
-    decrease (Li et al. 2019, "On the word alignment from neural machine translation"). If a source has more than
-    `MAX_DELETED` words, its pair gets the number 1.0 instead of a matrix.
+
+def n_unsure(scores: Matrix, in_group: Matrix) -> float:
+    """Return the expected number of target words that do not translate their most probable group of source words.
+
+    Args:
+        scores: the `word_scores` of a pair, (source words, target words).
+        in_group: the `membership` of the source words, (groups, source words).
     """
-    # 1. Collect the inputs to score. Equal inputs are scored only once, so that the scores are exactly equal: scores
-    # from different batches could have different rounding errors.
-    scored: dict[tuple[tuple[int, ...], tuple[int, ...]], list[float]] = {}
-    for source, target in pairs:
-        if source.shares.shape[1] <= MAX_DELETED:
-            for tokens in deletions(source):
-                scored[tokens, tuple(target.tokens)] = []
-    # 2. Score all inputs together.
-    sources = [list(tokens) for tokens, _ in scored]
-    targets = [list(tokens) for _, tokens in scored]
-    scored = dict(zip(scored, engine.score(sources, targets), strict=True))
-    # 3. Compare the score with each deletion to the score with the whole source.
-    for source, target in pairs:
-        if source.shares.shape[1] > MAX_DELETED:
-            yield 1.0
-            continue
-        rows = []
-        for tokens in deletions(source):
-            log_probs = scored[tokens, tuple(target.tokens)]
-            rows.append(log_probs[: len(target.tokens)])
-        log_prob = np.array(rows, np.float32)  # (1 + source words, T)
-        yield np.maximum(log_prob[0] - log_prob[1:], 0)
+    p = in_group @ normalized(scores, 0)  # p(group | target word)
+    return float(p.sum() - p.max(0).sum())
 
 
-def deletions(source: EncodedWords) -> Iterator[tuple[int, ...]]:
-    """Yield the tokens of the text; then, for each word, the tokens of the text without this word."""
-    yield tuple(source.tokens)
-    for share_of_word in source.shares.T:
-        yield tuple(token for token, share in zip(source.tokens, share_of_word, strict=True) if not share)
+def dependence(engine: Engine, pairs: Sequence[AttendedPair], in_groups: Sequence[Matrix]) -> Iterator[Matrix]:
+    """Yield a matrix (T, S) for each pair: how much each target token depends on the group of each source token.
+
+    This is the negative log-probability of the target token after the words of the group have been deleted from the
+    source, divided by its sum over all groups (compare Li et al. 2019, "On the word alignment from neural machine
+    translation"). `in_groups` has the `membership` of the source words of each pair.
+    """
+    # 1. Score the target of each pair without each group.
+    sources, targets = [], []
+    for pair, in_group in zip(pairs, in_groups, strict=True):
+        for share_of_group in in_group @ pair.source.shares.T:
+            sources.append(list(compress(pair.source.tokens, share_of_group == 0)))
+            targets.append(pair.target.tokens)
+    scores = engine.score(sources, targets)
+    # 2. Compare the scores of each pair, without those of EOS.
+    start = 0
+    for pair, in_group in zip(pairs, in_groups, strict=True):
+        end = start + len(in_group)
+        log_probs = np.array(scores[start:end])[:, :-1]  # (groups, T)
+        losses = normalized(np.clip(-log_probs, *LOSSES), 0)
+        of_words = in_group.T @ losses  # (source words, T)
+        yield (pair.source.shares @ of_words).T
+        start = end
 
 
-def word_scores(
-    weights: Matrix, source: Matrix, target: Matrix, likeness: Matrix | float = 0.0, losses: Matrix | float = 1.0
-) -> Matrix:
+def word_scores(weights: Matrix, source: Matrix, target: Matrix, likeness: Matrix | float = 0.0) -> Matrix:
     """Return the product p(source word | target word) · p(target word | source word) for each pair of words.
+
+    The product is computed from attention, and then `N_ROUNDS` times from itself and its `with_neighbors`.
 
     Args:
         weights: attention weights (T, S), from which both probabilities are computed.
         source, target: the `shares` of the encoded sides, (S, source words) and (T, target words).
         likeness: the similarity of the spellings of each pair of words, (source words, target words).
-        losses: the result of `losses_without`, (source words, T).
     Returns:
         the scores (source words, target words), between 0 and 1.
     """
-    to_source_words = source.T @ weights.T  # (source words, T)
-    between = (to_source_words * losses) @ target  # (source words, target words)
-    between = between * (1 + ALIKE * likeness**2)
-    return normalized(between, 0) * normalized(between, 1)
+    between = source.T @ weights.T @ target  # (source words, target words)
+    scores = in_both_directions(between * (1 + ALIKE * likeness**2))
+    for _ in range(N_ROUNDS):
+        scores = in_both_directions(with_neighbors(scores))
+    return scores
+
+
+def in_both_directions(weights: Matrix) -> Matrix:
+    """Return the product of the weights normalized over source words and the weights normalized over target words."""
+    return normalized(weights, 0) * normalized(weights, 1)
+
+
+def with_neighbors(scores: Matrix) -> Matrix:
+    """Add to the score of each pair of words the scores of the two previous and of the two next words.
+
+    Adjacent words usually have adjacent translations (compare Vogel et al. 1996, "HMM-based word alignment").
+    """
+    sums = scores.copy()
+    sums[1:, 1:] += NEIGHBORS * scores[:-1, :-1]
+    sums[:-1, :-1] += NEIGHBORS * scores[1:, 1:]
+    return sums
 
 
 def encoded_words(side: WordText, tokenizer: Tokenizer) -> EncodedWords:
     """Encode a text. Tokens of the punctuation around a word do not belong to the word."""
     text, _ = as_read(side.text, tokenizer)
-    words = [bare_span(side.text, span) for span in side.spans]
-    tokens, words_of_tokens = tokenizer.encode_words(text, words)
+    tokens, words_of_tokens = tokenizer.encode_words(text, side.bare_spans)
     shares = np.zeros((len(tokens), len(side.spans)), np.float32)
     # A token that overlaps several words belongs to each of them in equal shares.
     for t, overlapped in enumerate(words_of_tokens):
@@ -210,49 +249,18 @@ def encoded_words(side: WordText, tokenizer: Tokenizer) -> EncodedWords:
 
 def normalized(weights: Matrix, axis: int) -> Matrix:
     """Return the weights divided by their sum over an axis. Where the sum is 0, the result is 0."""
-    least = np.finfo(np.float32).tiny
-    sums = np.maximum(weights.sum(axis, keepdims=True), least)
+    sums = np.maximum(weights.sum(axis, keepdims=True), LEAST)
     return np.asarray(weights / sums)
 
 
 def links(matrix: Matrix) -> Links:
-    """Return the links of a pair, given the scores of the pair in a matrix (source words, target words)."""
+    """Return the links of a pair, given the scores of the pair in a matrix (source words, target words).
+
+    Each target word is linked to its best source word, and each source word to its best target word.
+    """
     if not matrix.size:
         return []
-    # Find the best source word of each target word, and the reverse. Two words with the score 0 get no link.
-    best_sources = matrix.argmax(0).tolist()
-    best_targets = matrix.argmax(1).tolist()
-    by_target = {(s, t) for t, s in enumerate(best_sources) if matrix[s, t] > 0}
-    by_source = {(s, t) for s, t in enumerate(best_targets) if matrix[s, t] > 0}
-    return sorted(grow_diagonal(by_target, by_source))
-
-
-def grow_diagonal(first: set[tuple[int, int]], second: set[tuple[int, int]]) -> set[tuple[int, int]]:
-    """Return the intersection of two alignments, extended by links from their union.
-
-    A link of the union is added if it is adjacent to a link of the result, and if one of its words has no link yet.
-    """
-    grown = first & second
-    candidates = sorted(first ^ second)
-    # Repeat until no link is added: a new link can be adjacent to candidates that were refused before.
-    has_grown = True
-    while has_grown:
-        has_grown = False
-        sources = {s for s, _ in grown}
-        targets = {t for _, t in grown}
-        for s, t in candidates:
-            covers_a_word = s not in sources or t not in targets
-            if (s, t) not in grown and covers_a_word and is_beside(s, t, grown):
-                grown.add((s, t))
-                sources.add(s)
-                targets.add(t)
-                has_grown = True
-    return grown
-
-
-def is_beside(s: int, t: int, alignment: set[tuple[int, int]]) -> bool:
-    """Return whether an alignment has a link at (s, t), or at one of the eight positions around (s, t)."""
-    sources = (s - 1, s, s + 1)
-    targets = (t - 1, t, t + 1)
-    neighbors = product(sources, targets)
-    return any(neighbor in alignment for neighbor in neighbors)
+    best = np.minimum(matrix.max(0), matrix.max(1, keepdims=True))
+    # Two words with the score 0 get no link.
+    linked = np.argwhere((matrix >= best) & (matrix > 0))
+    return [(s, t) for s, t in linked.tolist()]

@@ -65,9 +65,10 @@ class Encoding:
             # The pieces take time, so compute them only if scores are needed.
             pieces = self.target.pieces(tokens) if self.options.scores else []
             text = one_line(self.target.decode(tokens))
-            hypotheses.append(
-                TextHypothesis(tokens, hypothesis.log_probs, hypothesis.score, pieces, text, is_cut=hypothesis.is_cut)
-            )
+            decoded = TextHypothesis(tokens, hypothesis.log_probs, hypothesis.score, pieces, text)
+            decoded.is_cut = hypothesis.is_cut
+            decoded.attention = hypothesis.attention
+            hypotheses.append(decoded)
         return hypotheses
 
     def preview(self, tokens: dict[int, list[int]]) -> list[str]:

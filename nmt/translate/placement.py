@@ -32,6 +32,11 @@ class TaggedPair:
         for element in descendants(markup.root):
             edges += [element.start, element.end]
         self.source_words = word_spans(self.source, edges)
+        # For each source word, the number of the innermost element that contains it; 0 for words without an element.
+        self.groups = [0] * len(self.source_words)
+        for number, element in enumerate(descendants(markup.root), 1):
+            for word in indices_between(self.source_words, element.start, element.end):
+                self.groups[word] = number
         self.target_words = word_spans(self.target)
         self.links: Links = []
         self.shares: list[Shares] = [{} for _ in self.target_words]
@@ -193,8 +198,6 @@ class Placement:
         if not interval:
             return None
         # 2. Convert the interval of words to an interval of characters.
-        if element.verbatim is None:
-            interval = self.extended(interval, own_words, parent_words, parent.words, free)
         start, _ = self.pair.target_words[interval[0]]
         _, end = self.pair.target_words[interval[-1]]
         return PlacedElement(element, interval, start, end)
@@ -233,28 +236,6 @@ class Placement:
             if total < 0:
                 start, total = t + 1, 0.0
         return best
-
-    def extended(
-        self, interval: range, own_words: range, parent_words: range, parent_interval: range, free: set[int]
-    ) -> range:
-        """Extend the interval of an element over unlinked words to the edges of the parent's interval.
-
-        It is extended to the left if element and parent begin with the same source word, and to the right if they end
-        with the same one.
-        """
-        start, stop = interval.start, interval.stop
-        # The words between the interval and the edges of the parent's interval.
-        before = range(parent_interval.start, start)
-        after = range(stop, parent_interval.stop)
-        if own_words.start == parent_words.start and self.are_unlinked(before, free):
-            start = parent_interval.start
-        if own_words.stop == parent_words.stop and self.are_unlinked(after, free):
-            stop = parent_interval.stop
-        return range(start, stop)
-
-    def are_unlinked(self, words: range, free: set[int]) -> bool:
-        """Return whether all of these target words are free and have no links."""
-        return all(t in free and not self.linked_sources[t] for t in words)
 
     def position(self, element: Element, words: range) -> int:
         """Return the target position of an element without linked words. `words` are the target words of its parent.

@@ -11,12 +11,12 @@ tags of a text.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from nmt.decode.options import Engine
+from nmt.decode.options import Attention, Engine
 from nmt.documents.markup import between_segments
 from nmt.text.spans import Span, indices_between
 from nmt.text.tokenizer import Tokenizers
 from nmt.text.words import WordText
-from nmt.translate.align import align_for_markup
+from nmt.translate.align import align_for_markup, links, shares_of_words
 from nmt.translate.placement import Placement, TaggedPair
 from nmt.translate.units import Step, Translation, Unit
 
@@ -60,29 +60,31 @@ class SentenceWords:
     """The words of one sentence of a text."""
 
     words: WordText
-    first: int  # index of the first word of the sentence among the words of the whole text
+    indices: range  # indices of these words among the words of the whole text
 
 
 def align_words(engine: Engine, tokenizers: Tokenizers, pairs: Sequence[TaggedPair]) -> None:
     """Align the words of each pair sentence by sentence, and set the links and shares of the pair."""
     # 1. Split the pairs into sentences, because the model aligns single sentences best.
-    owners: list[TaggedPair] = []
-    sentences: list[tuple[SentenceWords, SentenceWords]] = []
+    sentences: list[tuple[TaggedPair, SentenceWords, SentenceWords]] = []
+    groups: list[list[int]] = []  # of the source words of each sentence
+    known: Attention = {}
     for pair in pairs:
+        known |= pair.hypothesis.attention
         for source_span, target_span in pair.sentences:
-            owners.append(pair)
             source = within(pair.source, pair.source_words, source_span)
             target = within(pair.target, pair.target_words, target_span)
-            sentences.append((source, target))
+            sentences.append((pair, source, target))
+            groups.append([pair.groups[i] for i in source.indices])
     # 2. Align the sentences of all pairs together.
-    words = [(source.words, target.words) for source, target in sentences]
-    alignments = align_for_markup(engine, tokenizers, words)
+    words = [(source.words, target.words) for _, source, target in sentences]
+    scores = align_for_markup(engine, tokenizers, words, groups, known)
     # 3. Join the alignments of each pair's sentences. Words are counted in the whole text.
-    for pair, (source, target), alignment in zip(owners, sentences, alignments, strict=True):
-        for s, t in alignment.links:
-            pair.links.append((source.first + s, target.first + t))
-        for t, shares in enumerate(alignment.shares, target.first):
-            pair.shares[t] = {source.first + s: share for s, share in shares.items()}
+    for (pair, source, target), matrix in zip(sentences, scores, strict=True):
+        for s, t in links(matrix):
+            pair.links.append((source.indices[s], target.indices[t]))
+        for t, shares in zip(target.indices, shares_of_words(matrix), strict=False):
+            pair.shares[t] = {source.indices[s]: share for s, share in shares.items()}
 
 
 def within(text: str, words: Sequence[Span], sentence: Span) -> SentenceWords:
@@ -94,4 +96,4 @@ def within(text: str, words: Sequence[Span], sentence: Span) -> SentenceWords:
     for i in indices:
         word_start, word_end = words[i]
         spans.append((word_start - start, word_end - start))
-    return SentenceWords(WordText(text[start:end], spans), indices.start)
+    return SentenceWords(WordText(text[start:end], spans), indices)

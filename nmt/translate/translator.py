@@ -140,6 +140,7 @@ class Translator:
         """Start to translate units in one search of the engine. `watch` is called after every step of the search."""
         # 1. Each step prepares the units for the next one.
         steps = self.steps(units, options)
+        has_tags = any(unit.markup and unit.markup.root.children for unit in units)
         encoding = self.encoding(units, steps, options)
         # 2. Choose the engine, and give it the terms that the search must write.
         engine = self.engine_for(options, watched=watch is not None)
@@ -147,6 +148,8 @@ class Translator:
             from nmt.translate.glossary import require_terms  # imported here, because the import takes 5 ms
 
             require_terms(encoding.requests, options.glossary, self.tokenizers, engine.max_length)
+        for request in encoding.requests:
+            request.attention = has_tags
         # 3. Start the search. `RunningTranslation.result` undoes the steps.
         begun: dict[int, list[int]] = {}  # index of a request -> its tokens so far
 

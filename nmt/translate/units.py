@@ -108,6 +108,7 @@ def joined(n_bests: Sequence[Sequence[TextHypothesis]], options: SearchOptions) 
             whole.log_probs += part.log_probs
             whole.pieces += part.pieces
             whole.is_cut |= part.is_cut
+            whole.attention |= part.attention
         if whole.tokens:  # false if all parts are blank
             whole.score = whole.log_prob / options.length_divisor(len(whole.tokens))
         hypotheses.append(whole)

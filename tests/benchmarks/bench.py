@@ -3,15 +3,12 @@
 import argparse
 import json
 import os
-import platform
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import beside
 import curve
 import decoding
 import serving
@@ -25,12 +22,10 @@ BENCHMARKS: dict[str, Callable[[Options], list[Table]]] = {
     "decoding": decoding.throughput,
     "latency": decoding.latency,
     "serving": serving.throughput,
-    "beside": beside.requests_and_documents,
-    "start": decoding.start,
     "scaling": training.scaling,
     "curve": curve.of_bleu,
 }
-SHORT = ["training", "decoding", "latency", "start"]
+SHORT = ["training", "decoding", "latency"]
 SCRATCH = Path(".bench")
 
 
@@ -40,17 +35,14 @@ def printed(*command: object) -> str:
 
 
 def machine(peers: Path | None) -> dict[str, Any]:
-    """Describe the machine and the software: processor, system, packages, commit."""
+    """Describe the machine and the software: processor, packages, commit."""
     model_name = Path("/proc/cpuinfo").read_text().partition("model name\t: ")[2]
-    n_bytes = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     packages = {sys.executable: printed(sys.executable, "-m", "pip", "freeze")}
     if peers:
         packages[str(peers)] = printed(peers, "-m", "pip", "freeze")
     cpu = model_name.partition("\n")[0]
-    hardware = {"cpu": cpu, "cores": os.cpu_count(), "memory_gb": round(n_bytes / 1e9, 1)}
     commit = printed("git", "rev-parse", "HEAD").strip()
-    software = {"system": platform.platform(), "packages": packages, "commit": commit}
-    return {"date": time.strftime("%Y-%m-%d"), **hardware, **software}
+    return {"cpu": cpu, "cores": os.cpu_count(), "packages": packages, "commit": commit}
 
 
 def main() -> None:

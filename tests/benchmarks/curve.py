@@ -142,25 +142,27 @@ def svg(curves: Mapping[str, Curve], minutes: float) -> str:
     points = itertools.chain(*curves.values())
     highest = max(point.bleu for point in points)
     top_bleu = 10 * int(highest // 10 + 1)
-    x_scale = (RIGHT - LEFT) / minutes
-    y_scale = (BOTTOM - TOP) / top_bleu
     lines = [HEAD]
+
+    def x_of(minute: float) -> float:
+        return LEFT + (RIGHT - LEFT) / minutes * minute
+
+    def y_of(bleu: float) -> float:
+        return BOTTOM - (BOTTOM - TOP) / top_bleu * bleu
+
     for bleu in range(0, top_bleu + 1, 10):
-        y = BOTTOM - y_scale * bleu
+        y = y_of(bleu)
         lines.append(f'<line class="grid" x1="{LEFT}" x2="{RIGHT}" y1="{y}" y2="{y}"/>')
         lines.append(f'<text x="{LEFT - 8}" y="{y + 4}" text-anchor="end">{bleu}</text>')
     every = max(int(minutes) // 6, 1)
     for minute in range(0, int(minutes), every):
-        x = LEFT + x_scale * minute
-        lines.append(f'<text x="{x}" y="{BOTTOM + 18}" text-anchor="middle">{minute}</text>')
+        lines.append(f'<text x="{x_of(minute)}" y="{BOTTOM + 18}" text-anchor="middle">{minute}</text>')
 
     # 2. The curves.
     for number, (name, color) in enumerate(zip(best_first, COLORS, strict=False)):
         path = ""
         for point in curves[name]:
-            x = LEFT + x_scale * point.minutes
-            y = BOTTOM - y_scale * point.bleu
-            path += f" {x:.1f},{y:.1f}"
+            path += f" {x_of(point.minutes):.1f},{y_of(point.bleu):.1f}"
         lines.append(f'<polyline fill="none" stroke="{color}" stroke-width="2" points="{path}"/>')
         y = TOP + 20 * number
         lines.append(f'<text x="{RIGHT + 10}" y="{y}" style="fill: {color}">{name}: {point.bleu:.1f}</text>')

@@ -133,9 +133,7 @@ def streamed(command: Command, contest: Contest, options: Options) -> Sample:
         stdout = run.process.stdout
         assert stdin is not None
         assert stdout is not None
-        for number in range(STREAMED):
-            if number == UNCOUNTED:
-                run.begin()
+        for _ in range(STREAMED):
             start = time.perf_counter()
             print(next(lines), file=stdin, flush=True)
             if not stdout.readline():
@@ -151,18 +149,3 @@ def latency(options: Options) -> list[Table]:
     note = f"A line in, flushed, a line out: the median of {STREAMED - UNCOUNTED}. CTranslate2 on one thread."
     measure = partial(streamed, contest=contest, options=options)
     return compared("One at a time", note, systems, measure, "ms", options.rounds)
-
-
-def start(options: Options) -> list[Table]:
-    """Time of a whole command that translates one sentence."""
-    contest = prepare(options)
-    sentence = contest.sources[0]
-    commands: dict[str, Command] = {"import torch": [sys.executable, "-c", "import torch"]}
-    commands["nmt translate, one sentence"] = nmt_command(contest, "fp32", sentence)
-    commands["the same with torch"] = nmt_command(contest, "fp32", "--engine", "torch", sentence)
-    commands["a loop over CTranslate2"] = ctranslate2_command(contest, "int8", "-i", contest.few, "-o", "/dev/null")
-    measures = {}
-    for name, command in commands.items():
-        measures[name] = partial(timed, command, options.scratch)
-    samples = interleaved(measures, options.rounds)
-    return [Table("Start", "From the command to its end.", commands, samples, "seconds", ["import torch"])]

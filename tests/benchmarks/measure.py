@@ -1,10 +1,9 @@
-"""Shared by the benchmarks of speed: commands with measured memory and load (from /proc), turns, medians and ratios."""
+"""Shared by the benchmarks of speed: commands with measured memory (from /proc), turns, medians and ratios."""
 
 import argparse
 import contextlib
 import itertools
 import os
-import resource
 import shlex
 import signal
 import subprocess
@@ -15,14 +14,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
-from typing import Any, NamedTuple
+from typing import Any
 
 ROOT = Path(__file__).parents[2]
 PROGRAMS = Path(__file__).parent
 NMT = [sys.executable, "-m", "nmt"]
 LOOK_EVERY_S = 0.25
-TICKS_PER_S = os.sysconf("SC_CLK_TCK")
-MAX_FOREIGN = 0.05  # share of the machine's CPU time that other programs may use without a warning
 
 Sample = dict[str, float]  # one measurement: its figures by name
 
@@ -46,72 +43,29 @@ def parsed(parser: argparse.ArgumentParser) -> dict[str, Any]:
     return vars(parser.parse_args())
 
 
-class Load(NamedTuple):
-    """What this machine has computed since it was started, in seconds."""
-
-    wall_s: float
-    busy_s: float  # CPU time of all programs, with stolen time
-    own_s: float  # CPU time of this process and of a session
-
-
-def load_of_machine(session: int) -> Load:
-    # user, nice, system, idle, iowait, irq, softirq, steal
-    words = Path("/proc/stat").read_text().split()
-    ticks = [int(word) for word in words[1:9]]
-    n_busy = sum(ticks) - ticks[3] - ticks[4]
-    own_s = usage(session).cpu_s
-    for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN):
-        own = resource.getrusage(who)
-        own_s += own.ru_utime + own.ru_stime
-    return Load(time.monotonic(), n_busy / TICKS_PER_S, own_s)
-
-
-def foreign(before: Load, after: Load) -> float:
-    """The share of CPU time that other programs used between two moments, 0-1."""
-    others_s = (after.busy_s - before.busy_s) - (after.own_s - before.own_s)
-    n_cores = os.cpu_count() or 1
-    available_s = (after.wall_s - before.wall_s) * n_cores
-    share = others_s / max(available_s, 1e-9)
-    return min(max(share, 0.0), 1.0)
-
-
-class Usage(NamedTuple):
-    """What the processes of a session use."""
-
-    n_bytes: int  # anonymous memory
-    cpu_s: float  # with their ended children
-
-
-def usage(session: int) -> Usage:
+def memory_of(session: int) -> int:
+    """Bytes of anonymous memory of the processes of a session."""
     n_bytes = 0
-    n_ticks = 0
     for entry in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):  # it has ended
             fields = (entry / "stat").read_text().rpartition(")")[2].split()  # the third field (state) and later ones
             if int(fields[3]) == session:
-                n_ticks += sum(map(int, fields[11:15]))
                 # Proportional: a process that has just been forked shares the pages of its parent.
                 after_name = (entry / "smaps_rollup").read_text().partition("Pss_Anon:")[2]
                 n_bytes += 1024 * int(after_name.split()[0])
-    return Usage(n_bytes, n_ticks / TICKS_PER_S)
+    return n_bytes
 
 
 class Watched:
-    """A running command in a session of its own, the memory of its processes, and the CPU time of other programs."""
+    """A running command in a session of its own, and the memory of its processes."""
 
     def __init__(self, process: "subprocess.Popen[str]", log: Path) -> None:
         self.process, self.log = process, log  # the log is its stderr
         self.peak_bytes = 0  # the most anonymous memory of all its processes so far
-        self.before = load_of_machine(process.pid)  # when the measurement began
-
-    def begin(self) -> None:
-        """Start to measure the CPU time of other programs."""
-        self.before = load_of_machine(self.process.pid)
 
     def figures(self) -> Sample:
-        """Peak anonymous memory so far, and the share of CPU time that other programs have used since `begin`."""
-        share = foreign(self.before, load_of_machine(self.process.pid))
-        return {"memory_mb": self.peak_bytes / 1e6, "foreign": share}
+        """Peak anonymous memory so far."""
+        return {"memory_mb": self.peak_bytes / 1e6}
 
     def wait(self) -> None:
         """Wait until the command ends; if it fails, raise RuntimeError with the last lines of its stderr."""
@@ -122,8 +76,7 @@ class Watched:
 
     def look_until(self, over: threading.Event) -> None:
         while not over.wait(LOOK_EVERY_S):
-            now = usage(self.process.pid)
-            self.peak_bytes = max(self.peak_bytes, now.n_bytes)
+            self.peak_bytes = max(self.peak_bytes, memory_of(self.process.pid))
 
 
 @contextlib.contextmanager
@@ -150,7 +103,7 @@ def started(command: Sequence[object], scratch: Path, **streams: Any) -> Iterato
 
 
 def timed(command: Sequence[object], scratch: Path) -> Sample:
-    """Run a command; return its seconds, its memory and the load of other programs."""
+    """Run a command; return its seconds and its memory."""
     start = time.monotonic()
     with started(command, scratch) as run:
         run.wait()
@@ -166,8 +119,6 @@ def interleaved(measures: Mapping[str, Callable[[], Sample]], n_rounds: int) -> 
             samples[name].append(sample)
             figures = [f"{key} {shown(key, value)}" for key, value in sample.items()]
             say(f"{number}/{n_rounds}  {name}: {', '.join(figures)}")
-            if sample.get("foreign", 0.0) > MAX_FOREIGN:
-                say(f"warning: others used {sample['foreign']:.0%} of the machine meanwhile")
     return samples
 
 
@@ -226,7 +177,7 @@ def markdown_table(rows: Mapping[str, Mapping[str, str]]) -> str:
 
 def shown(key: str, value: float) -> str:
     """Format a figure: shares in per cent, others with two decimals below 100, else none."""
-    if key in ("foreign", "of_peak"):
+    if key == "of_peak":
         return f"{value:.0%}"
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.2f}"
 

@@ -3,15 +3,12 @@
 import itertools
 import json
 import random
-import re
 import subprocess
 import sys
 import time
 from dataclasses import replace
 from pathlib import Path
-from unittest import mock
 
-import beside
 import curve
 import decoding
 import measure
@@ -19,11 +16,9 @@ import plain_loop
 import pytest
 import serving
 import training
-from conftest import SOURCE, FiveCorpus, FiveRun, out_lines, run_nmt
-from measure import NMT, Options, Table, started
-from small_run import config_of
+from conftest import FiveCorpus, FiveRun, out_lines, run_nmt
+from measure import Options, Table, started
 
-from nmt.config import dump_config, load_config
 from nmt.text.lines import iter_lines
 
 
@@ -54,26 +49,6 @@ def test_memory_and_failure_of_a_command_with_children(tmp_path: Path) -> None:
     with started([sys.executable, "-c", parent], tmp_path) as run, pytest.raises(RuntimeError, match="so it was"):
         run.wait()
     assert run.figures()["memory_mb"] > 90
-
-
-@pytest.mark.parametrize(
-    ("precision", "names"),
-    [
-        ("bf16", [training.BASELINE, training.PLAIN_BF16, "nmt train, bf16"]),
-        ("fp32", [training.BASELINE, "nmt train, fp32"]),
-    ],
-)
-def test_bf16_is_measured_only_where_it_is_not_emulated(
-    five_corpus: FiveCorpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, precision: str, names: list[str]
-) -> None:
-    monkeypatch.setattr(training, "cpu_precision", lambda: precision)
-    chosen = options(five_corpus.config, tmp_path)
-    task = training.prepare(chosen)
-    assert list(training.trainers(chosen, task)) == names
-    windows = mock.Mock()
-    monkeypatch.setattr(training, "windows", windows)
-    training.scaling(chosen)
-    assert windows.call_args.args[0] == f"Training by number of processes, {precision}"
 
 
 def test_the_speed_of_nmt(five_corpus: FiveCorpus, tmp_path: Path) -> None:
@@ -107,34 +82,6 @@ def test_a_curve_has_the_best_dev_bleu_by_each_minute(tmp_path: Path, monkeypatc
     assert len(points) == 3
 
 
-def test_the_config_of_init_is_for_the_pairs_of_the_others(corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Even if the directory of all files is given by a relative path, as by default."""
-    monkeypatch.chdir(corpus)
-    recipe = corpus / "small.yaml"
-    scratch = Path("scratch")
-    recipe.write_text(dump_config(config_of(corpus)))
-    chosen = options(recipe, scratch)
-    trainer = curve.init_trainer(chosen, training.prepare(chosen))
-    _, config, *settings = map(str, trainer.command[len(NMT) :])
-    (train,) = load_config(Path(config), settings).data.train
-    assert [*map(str, train.source)] == [f"{corpus}/scratch/training/train.src"]
-
-
-def test_the_picture_of_curves_names_the_best_first() -> None:
-    slow = [curve.Point(2, 10)]
-    fast = [curve.Point(2, 25)]
-    picture = curve.svg({"slow": slow, "fast": fast}, minutes=2)
-    assert re.findall(r">(\w+: [\d.]+)</text>", picture) == ["fast: 25.0", "slow: 10.0"]
-    assert "590.0,85.0" in picture  # 25 of 30 BLEU, at the end
-
-
-def test_figures_in_lines_of_progress() -> None:
-    assert curve.bleu_in_json('{"loss": 1}', 0.0) == 0.0
-    assert curve.bleu_in_json('{"dev_bleu": 7.0}', 0.0) == 7.0
-    assert curve.bleu_of_joey("Steps: 30\tloss: 7.10\tppl: 1210.00\tbleu: 3.25\t*", 0.0) == 3.25
-    assert training.tokens_by_rate("Step: 7, Tokens per Sec:      800, Lr: 0.1", 0.5) == 400
-
-
 @pytest.fixture
 def contest(five_run: FiveRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> decoding.Contest:
     monkeypatch.setattr(decoding, "KINDS", ["int8"])
@@ -160,19 +107,6 @@ def test_serving(five_run: FiveRun, tmp_path: Path) -> None:
         assert 0 < sample["p50_ms"] <= sample["p99_ms"]
         with pytest.raises(RuntimeError, match="6,000 characters"):
             serving.rate(port, ["a" * 6_000], n_clients=1, seconds=0.1)
-
-
-def test_serving_beside_documents(five_run: FiveRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(beside, "N_PARAGRAPHS", 3)
-    monkeypatch.setattr(beside, "N_REQUESTS", 4)
-    monkeypatch.setattr(beside, "PAUSE_S", 0.0)
-    with serving.server(five_run.run, tmp_path) as port:
-        neighbors = beside.Neighbors(port, SOURCE)
-        neighbors.measure(n_clients=2)
-    assert list(neighbors.requests) == ["2 clients, alone", "2 clients, beside documents"]
-    assert list(neighbors.uploads) == ["in a row, alone", "at once, beside series of 2 clients"]
-    for samples in [*neighbors.requests.values(), *neighbors.uploads.values()]:
-        assert all(sample["seconds"] > 0 for sample in samples)
 
 
 PREPARE = """

@@ -239,7 +239,6 @@ def window(trainer: Trainer, options: Options, flops_per_token: float, peak: flo
         written = steps(trainer, run)
         for _ in range(WARM_UP_STEPS):
             start, _ = next(written)
-        run.begin()
         n_tokens = 0.0
         for now, n in written:
             n_tokens += n

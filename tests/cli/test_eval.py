@@ -45,13 +45,8 @@ def test_eval_json_with_several_references(five_run: FiveRun, tmp_path: Path) ->
     figures = json.loads(done.stdout)
     assert figures["n_lines"] == 5
     assert figures["beam"] == 1
-    bleu, chrf, ter = figures["scores"]
-    assert bleu["name"] == "BLEU"
-    assert bleu["value"] == pytest.approx(100)
-    assert chrf["name"] == "chrF2"
-    assert chrf["value"] == pytest.approx(100)
-    assert ter["name"] == "TER"
-    assert ter["value"] == 0
+    values = {score["name"]: score["value"] for score in figures["scores"]}
+    assert values == pytest.approx({"BLEU": 100, "chrF2": 100, "TER": 0})
 
 
 def test_scores_keep_the_hash_of_the_model(five_run: FiveRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -117,18 +112,6 @@ def test_test_sets_that_are_unclear_incomplete_or_unequal_are_refused(
     (tmp_path / "short").write_text("one line\n")
     command = f"eval {arguments}".replace("short", f"{tmp_path}/short")
     refused(five_home, command, UNSUITABLE[arguments])
-
-
-def test_intervals_lie_within_the_scale(tmp_path: Path) -> None:
-    text = "".join(f"line {n} has a few more words than the others\n" for n in range(59))
-    (tmp_path / "ref").write_text(f"this line is the one that differs\n{text}")
-    (tmp_path / "nearly").write_text(f"no word of it\n{text}")
-    done = run_in(tmp_path, "eval --hyp nearly --ref ref --json")
-    figures = json.loads(done.stdout)
-    bleu, chrf, ter = figures["scores"]
-    assert 90 < bleu["low"] < bleu["value"] < bleu["high"] == 100, "a resample without the first line is perfect"
-    assert 90 < chrf["low"] < chrf["value"] < chrf["high"] == 100
-    assert 0 == ter["low"] < ter["value"] < ter["high"] < 10
 
 
 def test_tokenized_text_is_warned_of_once(tmp_path: Path) -> None:

@@ -22,13 +22,11 @@ def test_tokenize_logs_statistics(five_corpus: FiveCorpus) -> None:
     tokenizer = Tokenizer((five_corpus.run / "tokenizer.model").read_bytes())
     n_words = len(" ".join(TARGET).split())
     n_pieces = sum(map(len, tokenizer.encode_all(TARGET)))
-    cut, source, target, written = log[-4:]
+    cut, _source, target, _written = log[-4:]
     assert cut == f"the text gives {len(tokenizer)} pieces at most: tokenizer.vocab_size=600 was cut"
-    assert source.startswith(f"source: {len(tokenizer)} pieces")
     # Dev is the same text as train.
     per_word = f"on dev {n_pieces / n_words:.2f} pieces per word"
     assert target == f"target: {len(tokenizer)} pieces in the vocabulary; {per_word}"
-    assert written == f"written to {five_corpus.run}"
 
 
 def test_each_side_may_have_its_own_tokenizer(five_corpus: FiveCorpus) -> None:

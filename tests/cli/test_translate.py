@@ -135,25 +135,11 @@ def test_n_best_lists_with_scores_and_pieces(five_home: Path) -> None:
     assert i == 4
 
 
-def test_translations_begin_with_the_prefix(five_home: Path) -> None:
-    best = best_hypotheses(run_in(five_home, "translate -i train.zh --json --prefix 'They are tea'"))
-    texts = {hypothesis["text"] for hypothesis in best}
-    for text in texts:
-        assert text.startswith("They are tea")
-    assert len(texts) > 1
-
-
 def test_a_prefix_that_is_too_long_is_refused_before_any_output(five_run: FiveRun, tmp_path: Path) -> None:
     files = f"-i {five_run.source_file} -o out --resume"
     command = f"translate -m {five_run.run} {files} --prefix '{'book ' * 1100}'"
     refused(tmp_path, command, "the prefix has 1101 pieces, the model takes at most 1023")
     assert list(tmp_path.iterdir()) == []
-
-
-def test_max_length_counts_eos(five_home: Path) -> None:
-    best = best_hypotheses(run_in(five_home, "translate -i train.zh --json --max-length 4"))
-    lengths = [len(hypothesis["pieces"]) for hypothesis in best]
-    assert max(lengths) == 4
 
 
 @pytest.fixture

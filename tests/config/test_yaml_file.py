@@ -241,8 +241,3 @@ def trees(draw: st.DrawFn) -> dict[str, Any]:
 def test_a_dumped_config_loads_as_the_same_config(folder: Path, tree: dict[str, Any]) -> None:
     config = check_config(tree, {}, "test")
     assert load(folder, dump_config(config)) == config
-
-
-def test_strings_of_yaml_1_1_that_are_numbers_in_1_2_are_dumped_as_strings(folder: Path) -> None:
-    config = check_config({"run": "1e5", "data": {"train": {"source": "08", "target": "b"}}}, {}, "test")
-    assert load(folder, dump_config(config)) == config

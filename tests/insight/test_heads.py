@@ -50,14 +50,6 @@ def test_a_uniform_head() -> None:
     assert head.next == pytest.approx(share)
 
 
-def test_a_head_that_looks_at_its_own_position() -> None:
-    head = figures_of(DIAGONAL)
-    assert head.entropy == head.distance == 0
-    assert head.previous == head.next == 0
-    assert head.same == 1
-    assert head.boundary == pytest.approx(1 / N)
-
-
 def test_a_head_that_looks_at_the_previous_position() -> None:
     head = figures_of(PREVIOUS)
     assert head.entropy == pytest.approx(0, abs=1e-12)

@@ -1,17 +1,15 @@
 """Information about a run, a model file or an export."""
 
-import json
 import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from conftest import FiveRun, model_of
 
 from nmt.errors import ModelError
 from nmt.files import hash_file
-from nmt.insight.info import as_text, information
+from nmt.insight.info import information
 from nmt.interchange.ctranslate2 import to_ctranslate2
 from nmt.run.directory import RunDirectory
 from nmt.translate.loading import load
@@ -39,12 +37,6 @@ def test_a_run_tells_its_data_and_training(five_run: FiveRun, facts: dict[str, A
     assert facts["training"]["step"] == 200
     assert facts["checkpoints"] == [100, 200]
     assert "tok:13a" in facts["training"]["best_figures"]["bleu_signature"]
-
-
-def test_the_text_is_yaml_of_the_json(facts: dict[str, Any]) -> None:
-    # Both for programs and for people.
-    assert json.loads(json.dumps(facts, allow_nan=False)) == facts
-    assert yaml.safe_load(as_text(facts)) == facts
 
 
 def test_a_model_file_and_an_export_say_the_same_of_the_model(

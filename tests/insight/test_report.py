@@ -32,13 +32,3 @@ def test_an_evaluation_has_extremes_and_groups(config: Config) -> None:
     assert evaluation["best"][0].chrf == [pytest.approx(100)]
     n_lines = sum(group.n_lines for group in evaluation["lengths"])
     assert n_lines == evaluation["n_lines"] == 5
-
-
-def test_an_evaluation_without_spaces_has_no_ter(config: Config) -> None:
-    lines = ["รถไฟออกเก้าโมง", "เธอมีสุนัขสองตัว"]
-    evaluation = evaluated("test", ["", ""], lines, lines, config)
-    assert [score.name for score in evaluation["scores"]] == ["BLEU", "chrF2"]
-    assert evaluation["left_out"].startswith("TER is left out: ")
-    # Characters are counted, and BLEU is of characters.
-    (group,) = evaluation["lengths"]
-    assert group.bleu == [pytest.approx(100)]

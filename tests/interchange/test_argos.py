@@ -14,7 +14,6 @@ import sentencepiece
 from conftest import SOURCE, TARGET, FiveRun, err_lines, file_bytes, run_nmt
 from models import fresh_translator
 
-from nmt.config import Files
 from nmt.errors import InputError
 from nmt.interchange.argos import to_argos
 from nmt.translate.translator import Translator
@@ -92,13 +91,6 @@ def test_a_tokenizer_of_each_side_is_refused(file: Path) -> None:
 def test_nfkc_is_refused(file: Path) -> None:
     with pytest.raises(InputError, match=r"^Argos Translate does not support data\.nfkc_source=true$"):
         to_argos(translator(nfkc_source=True), file)
-    assert file_bytes(file.parent) == {}
-
-
-def test_a_model_without_a_language_is_refused(file: Path) -> None:
-    train = (Files(source="a.zh", target="a.txt"),)
-    with pytest.raises(InputError, match=r"^langcodes knows no language ''$"):
-        to_argos(translator(train=train), file)
     assert file_bytes(file.parent) == {}
 
 

@@ -70,12 +70,6 @@ def test_each_quantization_loads_and_leaves_the_model_unchanged(tied: str, tmp_p
     torch.testing.assert_close(after, before, rtol=0, atol=0)
 
 
-def test_an_export_replaces_another(out: Path) -> None:
-    to_ctranslate2(random_translator(joint=False, tied_embeddings="none"), out)
-    to_ctranslate2(random_translator(), out)
-    assert "source_vocabulary.json" not in file_bytes(out), "nothing of the first is left"
-
-
 def test_an_export_of_other_log_probs_is_refused(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     to_ctranslate2(random_translator(), out)
     before = file_bytes(out.parent)

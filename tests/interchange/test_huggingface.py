@@ -117,7 +117,7 @@ def test_token_ids_are_ours_on_hostile_lines(kind: Any, byte_fallback: bool, tmp
         assert theirs.decode(tokens, skip_special_tokens=True) == text
 
 
-def test_directory_has_settings_of_the_search_and_no_paths(out: Path, tmp_path: Path) -> None:
+def test_directory_has_settings_of_the_search(out: Path, tmp_path: Path) -> None:
     decode = {"beam": 3, "alpha": 0.6, "min_length": 2, "max_length_a": 2.0, "max_length_b": 7}
     run = write_run(random_translator(decode=decode), tmp_path / "run")
     to_huggingface(load(run.path, engine="torch"), out)
@@ -128,15 +128,6 @@ def test_directory_has_settings_of_the_search_and_no_paths(out: Path, tmp_path: 
     assert settings["length_penalty"] == 0.6
     assert settings["min_new_tokens"] == 2
     assert settings["max_length"] == 2 * (7 + 1) + 7 + 1
-    content = b"".join(files.values())
-    assert str(tmp_path).encode() not in content
-
-
-def test_an_export_replaces_another(out: Path, tmp_path: Path) -> None:
-    to_huggingface(random_translator(norm="post", joint=False, tied_embeddings="none"), out)
-    to_huggingface(random_translator(norm="post"), out)
-    assert list(tmp_path.iterdir()) == [out]
-    assert "target_vocab.json" not in file_bytes(out)
 
 
 @pytest.mark.parametrize("name", UNSUPPORTED)

@@ -17,7 +17,6 @@ import nmt
 from nmt.decode.options import SearchOptions
 from nmt.errors import ConfigError, ModelError, NmtError
 from nmt.interchange import marian
-from nmt.interchange.ctranslate2 import to_ctranslate2
 from nmt.interchange.huggingface import to_huggingface
 from nmt.interchange.marian import import_marian
 from nmt.interchange.marian_files import read_settings
@@ -120,23 +119,15 @@ def test_a_trained_model_translates_as_before(trained: Imported) -> None:
         assert trained.our_translation(text) == trained.their_translation(text)
 
 
-def test_source_tokens_are_those_of_marian_tokenizer(imported: Imported) -> None:
-    tokenizer = imported.ours.tokenizers.source
+@pytest.mark.parametrize(("side", "argument"), [("source", "text"), ("target", "text_target")])
+def test_tokens_are_those_of_marian_tokenizer(imported: Imported, side: str, argument: str) -> None:
+    tokenizer = getattr(imported.ours.tokenizers, side)
+    rows_of_tokens = getattr(imported, f"{side}_rows")
     for text in [*hostile_lines(200), *LOOKS_TAGGED]:
         tokens = tokenizer.encode(text)
         assert {PAD, BOS, EOS}.isdisjoint(tokens)
-        rows = imported.source_rows[[*tokens, EOS]]
-        theirs = imported.their_tokenizer(text)["input_ids"]
-        assert rows.tolist() == theirs, repr(text)
-
-
-def test_target_tokens_are_those_of_marian_tokenizer(imported: Imported) -> None:
-    tokenizer = imported.ours.tokenizers.target
-    for text in [*hostile_lines(200), *LOOKS_TAGGED]:
-        tokens = tokenizer.encode(text)
-        assert {PAD, BOS, EOS}.isdisjoint(tokens)
-        rows = imported.target_rows[[*tokens, EOS]]
-        theirs = imported.their_tokenizer(text_target=text)["input_ids"]
+        rows = rows_of_tokens[[*tokens, EOS]]
+        theirs = imported.their_tokenizer(**{argument: text})["input_ids"]
         assert rows.tolist() == theirs, repr(text)
 
 
@@ -190,35 +181,23 @@ def test_a_target_tag_stands_before_every_line(to_french: Translator) -> None:
     assert tokens_of_words[:2] == [[], [0]], "the tag belongs to no word"
 
 
-def test_another_target_tag_can_be_chosen(to_french: Translator) -> None:
-    to_german = to_french.to("deu")
-    deu, *tokens = to_german.tokenizers.source.encode("Ein Hund.")
-    source = to_french.tokenizers.source
-    assert [deu] == source.ids([">>deu<<"])
-    assert tokens == source.encode_untagged("Ein Hund.")
+LONG = ">>deu<<" + "Hund " * 60
+# A model, a long line, and the tag of its parts: for one language, a tag of the line is text.
+PARTS = [("to_french", "Ein Hund läuft. " * 6, ">>fra<<"), ("to_french", LONG, ">>fra<<"), ("to_any", LONG, ">>deu<<")]
 
 
-def check_parts(source: Tokenizer, text: str, tag: str) -> None:
-    """Check that every part of a long line has the tag, and only in front."""
-    tokenizers = Tokenizers(source, source)
-    parts = Encoding([Unit(1, text)], tokenizers, 20, SearchOptions()).requests
+@pytest.mark.parametrize(("model", "text", "tag"), PARTS)
+def test_every_part_of_a_long_line_has_the_tag_and_only_in_front(
+    request: pytest.FixtureRequest, model: str, text: str, tag: str
+) -> None:
+    source = request.getfixturevalue(model).tokenizers.source
+    parts = Encoding([Unit(1, text)], Tokenizers(source, source), 20, SearchOptions()).requests
     assert len(parts) > 3
     for part in parts:
         assert len(part.tokens) <= 20
         first, *others = source.pieces(part.tokens)
         assert first == tag
         assert {">>fra<<", ">>deu<<"}.isdisjoint(others)
-
-
-def test_every_part_of_a_long_line_has_the_target_tag(to_french: Translator) -> None:
-    source = to_french.tokenizers.source
-    check_parts(source, "Ein Hund läuft. " * 6, ">>fra<<")
-    # A tag of the line is text.
-    check_parts(source, ">>deu<<" + "Hund " * 60, ">>fra<<")
-
-
-def test_every_part_of_a_long_line_has_the_tag_of_the_line(to_any: Translator) -> None:
-    check_parts(to_any.tokenizers.source, ">>deu<<" + "Hund " * 60, ">>deu<<")
 
 
 def test_an_import_without_a_target_tag_warns(folder: Path, multilingual: Path) -> None:
@@ -270,19 +249,14 @@ def test_the_command_makes_a_run_like_any_other(folder: Path, trained: Imported)
     files = {path.name for path in (folder / "runs/opus").iterdir()}
     tokenizers = {"tokenizer.src.model", "tokenizer.tgt.model"}
     assert files == {"checkpoints", "config.yaml", "manifest.json", "model.safetensors", *tokenizers}
-    # It is translated with, scored, told about and explained.
+    # It is translated with and told about.
     source = folder / "new.de"
-    target = folder / "new.en"
     source.write_text("\n".join(SOURCE))
-    target.write_text("\n".join(TARGET))
     translated = run_nmt("translate", "--beam", "1", "-i", source, cwd=folder)
     assert out_lines(translated) == TARGET
-    scores = out_lines(run_nmt("eval", "--src", source, "--ref", target, cwd=folder))
-    assert scores[0].startswith("BLEU = 100.00")
     told = "\n".join(out_lines(run_nmt("info", cwd=folder)))
     assert "languages: {source: de, target: en}" in told
     assert re.search("imported: .*trained", told)
-    err_lines(run_nmt("explain", SOURCE[0], "-o", "page.html", cwd=folder))
     # It is not overwritten, and its training data is unknown.
     again = run_nmt("import", trained.directory, "-o", "runs/opus", cwd=folder)
     one_clear_error(again, 2, "exists already")
@@ -315,9 +289,3 @@ def test_export_of_an_import_is_the_original_to_transformers(trained: Imported, 
     again = Imported(tmp_path / "again", tmp_path / "run")
     assert list(map(again.their_translation, SOURCE)) == TARGET
     assert again.ours.translate(SOURCE, beam=1) == TARGET
-
-
-def test_export_of_an_import_translates_with_ctranslate2(trained: Imported, tmp_path: Path) -> None:
-    to_ctranslate2(trained.ours, tmp_path / "ct2")
-    exported = nmt.load(tmp_path / "ct2")
-    assert exported.translate(SOURCE, beam=1) == TARGET

@@ -165,18 +165,8 @@ def test_a_pickle_under_the_name_of_the_weights_is_refused() -> None:
     assert "safetensors file" in str(refusal())
 
 
-def halve(file: Path) -> None:
-    n_bytes = file.stat().st_size
-    os.truncate(file, n_bytes // 2)
-
-
-def test_half_of_the_weights_is_refused() -> None:
-    halve(MODEL / "model.safetensors")
-    assert "is not a safetensors file, or damaged" in str(refusal())
-
-
 def test_half_of_a_tokenizer_is_refused() -> None:
-    halve(MODEL / "source.spm")
+    os.truncate(MODEL / "source.spm", 2000)
     assert "source.spm: the tokenizer" in str(refusal())
 
 

@@ -154,20 +154,6 @@ def test_attention_weights_of_padding_and_of_the_future_are_zero(model: Seq2Seq)
     assert not of_future.any()
 
 
-def test_attention_weights_have_a_layer_for_each_that_is_there(model: Seq2Seq) -> None:
-    weights = model.attention(*batch((7, 5)))
-    if isinstance(model, Transformer):
-        n_self = n_cross = 2
-        n_heads = 4
-    else:
-        n_self = 0
-        n_cross = int(model.settings.attention != "none")
-        n_heads = 1
-    assert weights.encoder.shape == (n_self, 1, n_heads, 7, 7)
-    assert weights.decoder.shape == (n_self, 1, n_heads, 5, 5)
-    assert weights.cross.shape == (n_cross, 1, n_heads, 5, 7)
-
-
 def test_without_the_padding_mask_the_amount_of_padding_matters() -> None:
     model = make(padding_mask=False)
     src, tgt = batch((7, 5))

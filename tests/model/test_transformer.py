@@ -63,22 +63,24 @@ def torchs_transformer(norm: str, activation: str) -> Any:
 
 def copy_weights(ours: Any, theirs: Any) -> None:
     for our_layer, layer in zip(ours.encoder, theirs.encoder.layers, strict=True):
-        copy_attention(our_layer.self_attention, layer.self_attn)
-        copy(our_layer.self_attention_residual.norm, layer.norm1)
+        copy_layer(our_layer, layer)
         copy(our_layer.feed_forward_residual.norm, layer.norm2)
-        copy(our_layer.feed_forward.inner, layer.linear1)
-        copy(our_layer.feed_forward.outer, layer.linear2)
     for our_layer, layer in zip(ours.decoder, theirs.decoder.layers, strict=True):
-        copy_attention(our_layer.self_attention, layer.self_attn)
+        copy_layer(our_layer, layer)
         copy_attention(our_layer.cross_attention, layer.multihead_attn)
-        copy(our_layer.self_attention_residual.norm, layer.norm1)
         copy(our_layer.cross_attention_residual.norm, layer.norm2)
         copy(our_layer.feed_forward_residual.norm, layer.norm3)
-        copy(our_layer.feed_forward.inner, layer.linear1)
-        copy(our_layer.feed_forward.outer, layer.linear2)
     if theirs.encoder.norm is not None:
         copy(ours.encoder_norm, theirs.encoder.norm)
         copy(ours.decoder_norm, theirs.decoder.norm)
+
+
+def copy_layer(ours: Any, theirs: Any) -> None:
+    """Copy what both kinds of layer have, the norm of the feed-forward network aside."""
+    copy_attention(ours.self_attention, theirs.self_attn)
+    copy(ours.self_attention_residual.norm, theirs.norm1)
+    copy(ours.feed_forward.inner, theirs.linear1)
+    copy(ours.feed_forward.outer, theirs.linear2)
 
 
 def copy(ours: nn.Module, theirs: nn.Module) -> None:

@@ -38,7 +38,6 @@ from nmt.run.checkpoint import read_checkpoint
 from nmt.run.header import checked_header
 from nmt.serve.schema import ExplainRequest, LibreRequest, TranslateRequest
 from nmt.text.glossary import END, TERM, find_terms, read_glossary
-from nmt.text.lines import decode_lines, raw_lines
 from nmt.text.placeholders import SPAN, SYMBOLS, Masked
 from nmt.text.tokenizer import Tokenizer
 from nmt.text.vocabulary import vocabulary_of, with_vocabulary
@@ -136,15 +135,6 @@ def markup(kind: Format, content: bytes) -> None:
 # --- other parsers ----------------------------------------------------------------------------------------
 
 
-def lines(content: bytes) -> None:
-    raw = raw_lines(io.BytesIO(content), "x")
-    decoded = [*decode_lines(raw, "x")]
-    is_cut = not content.endswith(b"\n") and content != b""
-    assert len(decoded) == content.count(b"\n") + is_cut
-    assert not any("\n" in line for line in decoded)
-    "".join(decoded).encode()
-
-
 def placeholders(content: bytes) -> None:
     text = content.decode(errors="replace")
     for symbols in ([], SYMBOLS):
@@ -237,7 +227,6 @@ PARSERS: dict[str, Callable[[bytes], object]] = {
     "glossary": partial(on_file, glossary),
     "header": partial(on_file, header),
     "entry": lambda content: checked_header({"nmt": content.decode(errors="replace")}),
-    "lines": lines,
     "archive": lambda content: unpacked(content, "x.zip", ["word/document.xml"]),
     "marian": partial(on_file, marian),
     "placeholders": placeholders,
@@ -286,7 +275,6 @@ def grown_document(suffix: str, seed: int) -> bytes:
 SEEDS: dict[str, Callable[[], list[bytes]]] = {  # inputs of parsers that are neither grown nor in hostile.toml
     "html": lambda: seeds_of(".html"),
     "markdown": lambda: seeds_of(".md"),
-    "lines": lambda: ["\ufeffa\r\nb\x85c\n\u2028d".encode()],
     "header": lambda: [json.dumps(model_parts().header).encode()],
     "tokenizer": lambda: [model_parts().tensors["tokenizer.source"].numpy().tobytes()],
     "vocabulary": lambda: [with_vocabulary(b"abc", ["a", "b"])],

@@ -1,16 +1,12 @@
 """A day in a minute: a run is trained, served, evaluated and translated with at once; some are killed."""
 
-import os
 import random
 import signal
 import time
 from collections import Counter
 from pathlib import Path
 
-import pytest
 from conftest import soak
-
-from nmt.files import locked
 
 from .runs import running, start_command, temps, trained, write_config
 from .served import BODY, Usage, request, serving, settled, statuses
@@ -85,20 +81,3 @@ def check_nothing_is_left(home: Path, n_steps: int) -> None:
             assert command.end() == 0, command.messages
     assert not temps(soak(home / "run", home))
     assert not list(home.rglob("*.old.*"))
-
-
-def test_a_lock_and_a_folder_that_are_left_are_found(tmp_path: Path) -> None:
-    write_config(tmp_path)
-    (tmp_path / "run").mkdir()
-    lock = locked(tmp_path / "run" / "lock", holder="training", setting="")
-    with lock, pytest.raises(AssertionError, match="in use by another training"):
-        check_nothing_is_left(tmp_path, 1)
-    (tmp_path / f"run.old.{os.getpid()}").touch()
-    with pytest.raises(AssertionError, match=r"run\.old"):
-        check_nothing_is_left(tmp_path, 1)
-
-
-@pytest.mark.parametrize("last", [Usage(200, 16), Usage(100, 20)])
-def test_a_server_that_grows_is_found(last: Usage) -> None:
-    with pytest.raises(AssertionError):
-        check_usages([Usage(100, 16), Usage(100, 16), last])

@@ -11,8 +11,10 @@ import torch
 from conftest import model_of
 from measure_alignments import GoldPair, alignment_error_rate, read_gold
 from models import FAMILY, LINES, RNNS, name, small_translator, translator_without_bytes
+from numpy.typing import NDArray
 from torch import Tensor
 
+from nmt.decode.options import Attention
 from nmt.errors import InputError
 from nmt.model.base import AttentionWeights
 from nmt.text.words import WordText, bare_span, likeness
@@ -23,7 +25,6 @@ from nmt.translate.align import (
     align,
     align_for_markup,
     encoded_words,
-    grow_diagonal,
     links,
     word_scores,
 )
@@ -76,16 +77,6 @@ def test_without_weight_there_is_no_link() -> None:
     assert linked == [(0, 0), (1, 1), (1, 2)]
 
 
-def test_links_grow_from_those_best_in_both_directions() -> None:
-    grown = grow_diagonal({(0, 0), (1, 1), (4, 4)}, {(0, 0), (1, 2), (5, 6)})
-    assert grown == {(0, 0), (1, 1), (1, 2)}
-
-
-def test_a_word_may_have_several_links() -> None:
-    grown = grow_diagonal({(0, 0), (1, 0)}, {(0, 0), (0, 1)})
-    assert grown == {(0, 0), (1, 0), (0, 1)}
-
-
 # --- scores -----------------------------------------------------------------------------------------------
 
 
@@ -103,8 +94,9 @@ def test_a_piece_is_aligned_with_the_piece_that_it_attends_to(monkeypatch: pytes
     assert aligned(translator, [(TEXT, TEXT)]) == [[(0, 0), (1, 1), (2, 2), (3, 3)]]
 
 
-def test_scores_are_the_product_of_both_directions() -> None:
+def test_scores_are_the_product_of_both_directions(monkeypatch: pytest.MonkeyPatch) -> None:
     """With even attention, each is the share of the pieces that a word has."""
+    monkeypatch.setattr(aligning, "N_ROUNDS", 0)
     tokens, shares = encoded_words(TEXT, TOKENIZER)
     even = np.ones((len(tokens), len(tokens)))
     n_pieces = shares.sum(0)  # of each word
@@ -114,13 +106,21 @@ def test_scores_are_the_product_of_both_directions() -> None:
     np.testing.assert_allclose(scores, np.outer(share, share), rtol=1e-5)
 
 
-def test_for_markup_attention_is_weighted_by_what_a_target_token_loses_without_a_source_word(
+def test_of_two_words_with_equal_attention_the_one_beside_a_linked_word_has_the_higher_score() -> None:
+    """The target is "the dog", the source "the cat the dog"."""
+    weights = np.array([[0.5, 0, 0.5, 0], [0, 0, 0, 1]])  # (target words, source words)
+    scores = word_scores(weights, np.eye(4), np.eye(2))
+    assert scores[2, 0] > scores[0, 0]
+
+
+def test_if_attention_is_unsure_a_target_word_is_linked_to_the_group_without_which_it_is_improbable(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A target word needs the source word at the mirrored place; attention says nothing."""
+    """The last two target words need the first two source words, and the reverse."""
     translator = small_translator()
     tokens, shares = encoded_words(TEXT, TOKENIZER)
-    words = shares.argmax(1).tolist()  # the word of each token
+    first_half: NDArray[np.bool_] = shares[:, :2].sum(1) > 0  # whether a token belongs to it
+    without_first_half = [token for token, is_first in zip(tokens, first_half, strict=True) if not is_first]
 
     def attention(_: list[list[int]], targets: list[list[int]]) -> list[Any]:
         return [np.ones((len(target), len(tokens)), np.float32) for target in targets]
@@ -128,22 +128,28 @@ def test_for_markup_attention_is_weighted_by_what_a_target_token_loses_without_a
     def score(sources: list[list[int]], _: list[list[int]]) -> list[list[float]]:
         rows = []
         for source in sources:
-            log_probs = [0.0] * len(tokens) + [0.0]  # of EOS
-            for t, word in enumerate(words):
-                mirrored = 3 - word
-                without = [token for token, share in zip(tokens, shares, strict=True) if not share[mirrored]]
-                if source == without:
-                    log_probs[t] = -1.0
-            rows.append(log_probs)
+            is_improbable = first_half != (source == without_first_half)
+            rows.append([*np.where(is_improbable, -9.0, -0.001), 0.0])
         return rows
 
     monkeypatch.setattr(translator.engine, "attention", attention)
     monkeypatch.setattr(translator.engine, "score", score)
-    alignment, blank = align_for_markup(translator.engine, translator.tokenizers, [(TEXT, TEXT), (BLANK, TEXT)])
-    assert alignment.links == [(0, 3), (1, 2), (2, 1), (3, 0)]
-    assert alignment.shares == [{3 - t: pytest.approx(1)} for t in range(4)]
-    assert blank.links == []
-    assert blank.shares == []
+    monkeypatch.setattr(aligning, "ALIKE", 0.0)
+    pairs = [(TEXT, TEXT), (BLANK, TEXT)]
+    groups = [[0, 0, 1, 1], []]
+    scores, of_blank = align_for_markup(translator.engine, translator.tokenizers, pairs, groups, {})
+    assert scores[:2, :2].max() < 0.01 < scores[:2, 2:].min()
+    assert scores[2:, 2:].max() < 0.01 < scores[2:, :2].min()
+    assert of_blank.size == 0
+
+
+def test_known_attention_is_not_computed(monkeypatch: pytest.MonkeyPatch) -> None:
+    translator = small_translator()
+    tokens, _ = encoded_words(TEXT, TOKENIZER)
+    known: Attention = {(tuple(tokens), tuple(tokens)): np.eye(len(tokens), dtype=np.float32)}
+    monkeypatch.setattr(translator.engine, "attention", lambda sources, _: [1 / 0 for _ in sources])
+    (scores,) = align_for_markup(translator.engine, translator.tokenizers, [(TEXT, TEXT)], [[0] * 4], known)
+    assert links(scores) == [(0, 0), (1, 1), (2, 2), (3, 3)]
 
 
 def test_of_words_with_equal_attention_those_that_are_spelled_alike_are_linked() -> None:

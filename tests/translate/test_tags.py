@@ -47,7 +47,7 @@ def written(pair: TaggedPair, links: Links) -> str:
 PLACED = [
     ("Ein <b>Hund</b> rennt.", "A dog runs.", "0-0 1-1 2-2 3-3", "A <b>dog</b> runs."),
     ("<b>Ein Hund rennt.</b>", "A dog runs.", "", "<b>A dog runs.</b>"),
-    ("<b>Ein Hund</b> rennt", "A dog runs", "1-1 2-2", "<b>A dog</b> runs"),
+    ("<b>Ein Hund</b> rennt", "A dog runs", "0-0 1-1 2-2", "<b>A dog</b> runs"),
     ("<i>der <b>rote</b> Hund</i> da", "that red dog", "0-0 1-1 2-2 3-0", "<i>that <b>red</b> dog</i>"),
     ("<i>a <b>b</b></i> c", "c b a", "0-2 1-1 2-0", "c <i><b>b</b> a</i>"),
     ("<i>ein</i><b>zig</b>artig", "unique thing", "0-0 1-0", "<b></b><i>unique</i> thing"),

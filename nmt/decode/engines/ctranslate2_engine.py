@@ -21,7 +21,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import metadata
-from itertools import chain
+from itertools import chain, zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -95,6 +95,7 @@ class CTranslate2Engine:
         prefixes = None
         if any(request.prefix for request in requests):
             prefixes = [self.tokenizers.target.pieces(request.prefix) for request in requests]
+        attention = any(request.attention for request in requests)
         min_length = min(options.min_length, limit - 1)  # EOS is allowed at the limit
         patience = 1 + EXTRA_FINISHED / options.beam if options.beam > 1 else 1
         return self.engine.translate_batch(
@@ -109,19 +110,27 @@ class CTranslate2Engine:
             max_decoding_length=limit,
             min_decoding_length=min_length,
             return_end_token=True,  # so that EOS counts in the length of a hypothesis
+            return_attention=attention,
             use_vmap=True,  # has no effect on a model without a shortlist
         )
 
-    def hypotheses(self, result: Any, limit: int) -> NBest:
+    def hypotheses(self, result: Any, source: list[int], limit: int) -> NBest:
         """Return the hypotheses of a request, without scores. A hypothesis that exceeds the limit is cut off."""
         # Hypotheses that are cut off may become equal. The dict keeps the first of equal hypotheses.
         hypotheses: dict[tuple[int, ...], Hypothesis] = {}
-        for pieces in result.hypotheses:
+        for pieces, weights in zip_longest(result.hypotheses, result.attention):
             tokens = self.tokenizers.target.ids(pieces)
             is_cut = len(tokens) > limit or tokens[-1:] != [EOS]
             if is_cut:
                 tokens[limit - 1 :] = [EOS]
-            hypotheses.setdefault(tuple(tokens), Hypothesis(tokens, [], 0.0, is_cut=is_cut))
+            hypothesis = Hypothesis(tokens, [], 0.0, is_cut=is_cut)
+            if weights:
+                rows = np.array(weights[: len(tokens) - 1], np.float32)
+                # On a CPU, CTranslate2 4.8.5 returns the first row of another request, so let the first token attend to
+                # the first source token.
+                rows[:1] = np.eye(1, len(source))
+                hypothesis.attention = {(tuple(source), tuple(tokens[:-1])): rows}
+            hypotheses.setdefault(tuple(tokens), hypothesis)
         return list(hypotheses.values())
 
     def _pieces(self, source: Sequence[list[int]], target: Sequence[list[int]]) -> tuple[list[Any], list[Any]]:
@@ -158,8 +167,7 @@ class CTranslate2Engine:
         )
         matrices = []
         for result, tgt, src in zip(results, target, source, strict=True):
-            weights = result.attention[0][: len(tgt)]
-            rows = np.array(weights, np.float32)
+            rows = np.array(result.attention[0][: len(tgt)], np.float32)
             matrices.append(rows.reshape(len(tgt), len(src)))  # makes (0, S) if the target is empty
         return matrices
 
@@ -168,11 +176,7 @@ class CTranslate2Search:
     """A search in CTranslate2's threads. It starts when the object is created."""
 
     def __init__(
-        self,
-        engine: CTranslate2Engine,
-        requests: Sequence[SearchRequest],
-        options: SearchOptions,
-        batch_size: int,
+        self, engine: CTranslate2Engine, requests: Sequence[SearchRequest], options: SearchOptions, batch_size: int
     ) -> None:
         self.engine = engine
         self.requests = requests
@@ -194,7 +198,8 @@ class CTranslate2Search:
     def result(self) -> list[NBest]:
         n_bests: list[NBest] = [[] for _ in self.requests]
         for i, future in zip(self.order, self.futures, strict=True):
-            n_bests[i] = self.engine.hypotheses(future.result(), self.limits[i])
+            hypotheses = self.engine.hypotheses(future.result(), self.requests[i].tokens, self.limits[i])
+            n_bests[i] = hypotheses
         return self._with_scores(n_bests) if self.options.scores else n_bests
 
     def _with_scores(self, n_bests: Sequence[NBest]) -> list[NBest]:

@@ -170,6 +170,21 @@ def test_attention_is_that_of_the_last_layer(reference: Translator, export: Tran
         np.testing.assert_allclose(all_layers[i], of_layers.mean(0), atol=1e-5)
 
 
+def test_a_search_returns_the_attention_of_its_hypotheses(export: Translator) -> None:
+    """The first row is that of another line, and replaced."""
+    requests = []
+    for line in SOURCE:
+        (request,) = export.requests_of(line, export.options)
+        request.attention = True
+        requests.append(request)
+    for (hypothesis,) in export.engine.start(requests, export.options, batch_size=8, watch=None).result():
+        (((source, target), weights),) = hypothesis.attention.items()
+        assert target == tuple(hypothesis.tokens[:-1])
+        (forced,) = export.engine.attention([list(source)], [list(target)])
+        np.testing.assert_allclose(weights[1:], forced[1:], atol=1e-5)
+        assert weights[0].tolist() == [1.0] + [0.0] * (len(source) - 1)
+
+
 # --- what it lacks ----------------------------------------------------------------------------------------
 
 
