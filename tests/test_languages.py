@@ -7,7 +7,7 @@ from conftest import rows_of
 
 from nmt.languages import base_language, language_code, language_of_file, script_of
 
-# name, its code, the code without region and script, the usual script; - stands for an empty text
+# name, its code, the code without region and script, the usual script
 NAMES = """
 de         de       de   Latn
 deu        de       de   Latn
@@ -42,24 +42,26 @@ def test_a_name_of_no_language(name: str) -> None:
     assert script_of(name) == ""
 
 
-@pytest.mark.parametrize(
-    ("name", "code"),
-    [
-        ("train.de", "de"),
-        ("train.zh-CN.gz", "zh-CN"),
-        ("a/flores.deu_Latn", "de"),
-        ("corpus.chr", "chr"),
-        ("train.src", ""),
-        ("train.tgt", ""),
-        ("zh.trg", ""),
-        ("train.tok", ""),
-        ("train.bpe", ""),
-        ("news.dev", ""),
-        ("train.lc", ""),
-        ("train.clean", ""),
-        ("train.txt", ""),
-        ("de", ""),
-    ],
-)
-def test_the_language_of_a_file(name: str, code: str) -> None:
-    assert language_of_file(Path(name)) == code
+# file name and its code; - stands for an empty text
+FILES = """
+train.de              de
+train.zh-CN.gz        zh-CN
+a/flores.deu_Latn     de
+corpus.chr            chr
+train.src             -
+train.tgt             -
+zh.trg                -
+train.tok             -
+train.bpe             -
+news.dev              -
+train.lc              -
+train.clean           -
+train.txt             -
+de                    -
+"""
+
+
+@pytest.mark.parametrize("row", rows_of(FILES), ids=lambda row: row.split()[0])
+def test_the_language_of_a_file(row: str) -> None:
+    name, code = row.split()
+    assert language_of_file(Path(name)) == code.removeprefix("-")
