@@ -17,8 +17,8 @@ from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
 
-from nmt.config import base_language
 from nmt.errors import ConfigError, DataError
+from nmt.languages import base_language
 from nmt.text.scripts import REGIONAL_CHINESE, Script, main_script
 
 DEFAULT_TOKENIZER = "13a"

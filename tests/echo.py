@@ -32,7 +32,7 @@ class Echo:
         self.config = SimpleNamespace(decode=SimpleNamespace(batch_size=1))
 
     def start(self, units: list[Unit], options: TranslationOptions, _: int) -> Any:
-        steps = [Tags(cast(Any, None), cast(Any, None)), Sentences(options, " ", lambda text: ("", text))]
+        steps = [Tags(cast(Any, None), cast(Any, None)), Sentences(options, lambda text: ("", text))]
         for step in steps:
             units = step.prepare(units)
         self.sentences += [unit.text for unit in units]

@@ -111,8 +111,8 @@ def corpora_of_config(
 
 def corpus_of_files(names: list[str], languages: str) -> tuple[list["CorpusFiles"], tuple[str, str]]:
     """Return a corpus of two files, and the languages that the file names declare."""
-    from nmt.config import language_of
     from nmt.corpus.reading import CorpusFiles
+    from nmt.languages import language_of_file
 
     if languages:
         raise InputError("-l chooses a direction of a config", hint="leave it out")
@@ -120,4 +120,4 @@ def corpus_of_files(names: list[str], languages: str) -> tuple[list["CorpusFiles
         message = f"a config (.yaml) or two files are needed, not {' '.join(names)}"
         raise InputError(message, hint="nmt check mine.yaml, or nmt check train.de train.en")
     source, target = map(Path, names)
-    return [CorpusFiles("corpus", [source], [target])], (language_of(source), language_of(target))
+    return [CorpusFiles("corpus", [source], [target])], (language_of_file(source), language_of_file(target))

@@ -36,9 +36,9 @@ def compare(
     Prints differences of BLEU, chrF and TER from the baseline A with 95 % interval and p-value (1: no difference);
     BLEU by length; and the lines that differ most.
     """
-    from nmt.config import language_of
     from nmt.evaluate import check_references, choose_settings
     from nmt.insight import compare as comparing
+    from nmt.languages import language_of_file
     from nmt.run.directory import RunDirectory
 
     if not 2 <= len(systems) <= comparing.MAX_SYSTEMS:
@@ -58,7 +58,7 @@ def compare(
         raise InputError("a model needs the source lines", hint="add --src FILE")
     # 2. Read or make the translations of each system.
     outputs = []
-    language = language_of(ref[0]) if ref else ""
+    language = language_of_file(ref[0]) if ref else ""
     for path in systems:
         if is_model(path):
             paths = options.model_paths([path], always_log=True)

@@ -58,8 +58,8 @@ def evaluate(
     By default, the newest run translates its config's test set; of several languages, all directions or those of -l.
     -m names another model. --src and --ref name another test set. --hyp scores a file of translations without a model.
     """
-    from nmt.config import language_of
     from nmt.evaluate import choose_settings, score
+    from nmt.languages import language_of_file
 
     # 1. Choose what to test: given translations, or a model in one or several directions.
     if hyp is not None:
@@ -81,7 +81,7 @@ def evaluate(
         figures: Figures = {}
         if hyp is not None:
             hypotheses = list(iter_lines([hyp]))
-            language = language_of(Path(test_set.reference_names[0]))
+            language = language_of_file(Path(test_set.reference_names[0]))
         elif translator is not None:
             search = search_for_scores(translator, beam)
             hypotheses = translate_all(translator, test_set.sources, search, batch_size)

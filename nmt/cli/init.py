@@ -106,12 +106,12 @@ def languages_of_files(*sides: tuple[Path, str]) -> tuple[str, str]:
 
     Raises InputError if a code is invalid or both are equal.
     """
-    from nmt.config import language_of
+    from nmt.languages import language_of_file
 
     codes = []
     for file, given in sides:
-        code = given or language_of(file)
-        if not code or language_of(Path(f"x.{code}")) != code:
+        code = given or language_of_file(file)
+        if not code or language_of_file(Path(f"x.{code}")) != code:
             hint = "give --source-lang or --target-lang in small letters, as de or zh_Hans"
             raise InputError(f"{file}: '{code}' is not a language code for the names of files", hint=hint)
         codes.append(code)

@@ -3,12 +3,10 @@
 from nmt.config.directions import chosen_direction
 from nmt.config.listing import (
     FITTED,
-    base_language,
     chosen_by_training,
     data_root,
     downloads_directory,
     language,
-    language_of,
     settings,
     values,
 )

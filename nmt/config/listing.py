@@ -4,7 +4,6 @@ Other functions find the languages and the directory of a corpus.
 """
 
 import os
-import re
 import types
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any, Literal, NamedTuple, get_args, get_origin
 from pydantic import BaseModel
 
 from nmt.config.schema import Config, Data, Files, ModelPart, plain
+from nmt.languages import language_of_file
 
 DOWNLOADS = Path("data", "downloads")  # directory of downloaded corpora, relative to the working directory
 BESIDE = Path("..", "shared", "data")  # directory of corpora that several checkouts of the project share
@@ -149,24 +149,7 @@ def language_of_side(files: Files, side: Side) -> str:
         source, _, target = files.languages.partition("-")
         return source if side == "source" else target
     paths = files.source if side == "source" else files.target
-    return language_of(Path(paths[0]))
-
-
-def language_of(path: Path) -> str:
-    """Return the language code at the end of a file name, such as zh-CN for `test.zh-CN.gz`.
-
-    Return an empty text if the name has no code.
-    """
-    name = Path(path.name.removesuffix(".gz"))
-    suffix = name.suffix.lstrip(".")
-    # The suffix txt looks like a code, but is none.
-    is_code = re.fullmatch(r"[a-z]{2,3}([-_]\w+)?", suffix) and suffix != "txt"
-    return suffix if is_code else ""
-
-
-def base_language(code: str) -> str:
-    """Return a language code without region and script: zh for zh-CN, zho for zho_Hans."""
-    return re.split("[-_]", code.lower())[0]
+    return language_of_file(Path(paths[0]))
 
 
 def downloads_directory() -> Path:

@@ -324,6 +324,7 @@ class DecodeSettings(SearchSettings):
     )
     batch_size: int = Field(64, ge=1, le=100_000, description="sentences decoded together")
     whole_lines: bool = Field(False, description="translate a line as a whole, not sentence by sentence [fitted]")
+    abbreviations: list[str] = Field([], description="words that have a full stop within sentences [fitted]")
 
 
 class Config(Section):

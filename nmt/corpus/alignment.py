@@ -13,13 +13,13 @@ For a single pair, the measure is weak evidence, since short sentences share few
 """
 
 import functools
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 from zlib import crc32
 
 import numpy as np
+import regex
 from numpy.typing import NDArray
 
 from nmt.corpus.lengths import Lengths
@@ -44,7 +44,7 @@ SURE_LINK, SURE_MARGIN = 2.0, 0.5
 SWITCH = 14.0  # nats; cost of each change of state in a Viterbi search
 MIN_CONTRAST = 0.7  # nats; if `Evidence.contrast` is less, the pairs look like unrelated lines
 
-ALIGNED_WORD = re.compile(COMPARED_WORD)
+ALIGNED_WORD = regex.compile(COMPARED_WORD)
 Words = NDArray[np.uint32]
 Strengths = NDArray[np.float32]  # strengths of links, in nats
 Feature = NDArray[np.float32]  # shape (2, ...): for each pair, the agreement and the z-score of the length ratio

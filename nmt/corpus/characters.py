@@ -4,11 +4,12 @@ import re
 import unicodedata
 from collections.abc import Callable
 
+import regex
 from ftfy import TextFixerConfig, fix_encoding
 from ftfy.badness import is_bad
 from ftfy.fixes import unescape_html
 
-from nmt.text.words import ALL_UNSPACED_SCRIPTS
+from nmt.text.words import RIGHT_TO_LEFT_LETTER, UNSPACED_CHARACTER
 
 # ftfy restores text that was decoded with a wrong encoding. Here, it inserts no U+FFFD and keeps control characters.
 ENCODING = TextFixerConfig(replace_lossy_sequences=False, fix_c1_controls=False, explain=False)
@@ -26,9 +27,8 @@ CONTROL = (
 )
 WORD_BREAK = "\u200b"  # the zero width space
 DIRECTION = "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"  # marks, embeddings and isolates for right-to-left text
-RIGHT_TO_LEFT = "\u0590-\u061b\u061d-\u08ff\ufb1d-\ufdff\ufe70-\ufefc\U00010800-\U00010fff\U0001e800-\U0001efff"
 # Scripts without spaces, and right-to-left scripts. They need zero width spaces or marks of direction.
-INVISIBLE_SCRIPT = re.compile(f"[{ALL_UNSPACED_SCRIPTS}{RIGHT_TO_LEFT}]")
+INVISIBLE_SCRIPT = regex.compile(f"{UNSPACED_CHARACTER}|{RIGHT_TO_LEFT_LETTER}")
 ALWAYS_FAULTY = re.compile(CONTROL)
 ELSEWHERE_FAULTY = re.compile(f"{CONTROL}|[{WORD_BREAK}{DIRECTION}]")
 SPACING = re.compile(f"  |\t|^[\\s{WORD_BREAK}]|[\\s{WORD_BREAK}]\\Z")

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from nmt.config import base_language
 from nmt.corpus import alignment
 from nmt.corpus.alignment import Evidence
 from nmt.corpus.bootstrap import MIN_PAIRS
@@ -14,6 +13,7 @@ from nmt.corpus.examine import NONE, PAIR, SOURCE, SOURCE_KEY, TARGET, TARGET_KE
 from nmt.corpus.language import Languages, identifier
 from nmt.corpus.pairing import Run
 from nmt.corpus.reading import is_utf8, lines_at
+from nmt.languages import base_language
 from nmt.text.corpus_files import SIDES
 from nmt.text.permutation import first_occurrences
 

@@ -6,6 +6,8 @@ import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable
 
+import regex
+
 from nmt.text.lines import is_blank
 from nmt.text.placeholders import KINDS
 from nmt.text.words import UNSPACED_CHARACTER
@@ -28,7 +30,7 @@ DECIMAL = re.compile(r"(.*)[.,٫](\d{1,2})")
 PLACEHOLDER = re.compile("|".join([r"%\(\w+\)[-+0#]*+\d*(?:\.\d+)?[sdifguxc@]", *KINDS[:-1]]))
 THREE_LETTERS = re.compile(r"[^\W\d_]{3}")
 REPEATED_LETTERS = re.compile(r"([^\W\d_]{2,4}?)\1{3}")
-TRIPLED = re.compile(rf"({UNSPACED_CHARACTER})\1\1")
+TRIPLED = regex.compile(rf"({UNSPACED_CHARACTER})\1\1")
 PUNCTUATION = ".,;:!?\"'”’“„"  # marks that are stripped from the ends of words
 # Characters that may follow the final punctuation of a text.
 CLOSERS = " \t\u3000\u200b\u200e\u200f\"'”’»)]}）】」』“›*_"

@@ -11,7 +11,6 @@ from itertools import islice
 from pathlib import Path
 from typing import IO, NamedTuple
 
-from nmt.config import language_of
 from nmt.corpus.characters import MENDED, TESTS
 from nmt.corpus.check import CheckReport
 from nmt.corpus.kinds import KINDS, Kind
@@ -19,6 +18,7 @@ from nmt.corpus.pairing import Run
 from nmt.corpus.reading import CorpusFiles, Survey, decode, is_utf8, side_lines
 from nmt.errors import DataError, OutputError, os_errors_as
 from nmt.files import atomic_writer
+from nmt.languages import language_of_file
 from nmt.text.corpus_files import SIDES
 from nmt.text.lines import is_blank, one_line
 
@@ -241,7 +241,7 @@ def output_paths(files: CorpusFiles, directory: Path) -> tuple[Path, Path]:
 
     If the languages are unknown or equal, they are train.source and train.target.
     """
-    source, target = language_of(files.source[0]), language_of(files.target[0])
+    source, target = language_of_file(files.source[0]), language_of_file(files.target[0])
     if source == target or not (source and target):
         source, target = SIDES
     return directory / f"{files.name}.{source}", directory / f"{files.name}.{target}"

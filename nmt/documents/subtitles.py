@@ -4,26 +4,29 @@ The library pysubs2 is not used, because it would write the whole file anew.
 """
 
 import math
-import re
 from collections.abc import Iterator
 from functools import partial
 
+import regex
+
 from nmt.documents.html import Construct, constructs, escape_html, parse_constructs
 from nmt.documents.markup import Format, Part, has_segment, parts_of_text
-from nmt.text.words import UNSPACED_CHARACTER, UNSPACED_SCRIPTS
+from nmt.text.words import SYLLABLE, UNSPACED_CHARACTER, UNSPACED_SCRIPTS
 
 TIME = r"(?:\d+:)?\d+:\d\d[,.]\d+"
-TIMES = re.compile(rf"[ \t]*{TIME}[ \t]+-->[ \t]+{TIME}[^\r\n]*")
-BEGINS_WITH_TIME = re.compile(r"\s*\d+:\d\d:\d\d[,.]\d+")
-CUE = re.compile(rf"^{TIMES.pattern}\r?\n(?P<text>(?:[^\r\n]*\S[^\r\n]*(?:\r?\n|\Z))+)", re.MULTILINE)
-SPEAKER = re.compile(r"(\r?\n)(?=\s*(?:<[^<>]*>)*[-–—])")  # each line that begins with a dash has a new speaker
-POSITION_AND_DASH = re.compile(r"(?:\{[^}]*\})*(?:[-–—]\s*)?")
-TIME_OR_FORMAT = re.compile(r"(<[\d:.]+>|\{\\[^{}]*\})")  # a time inside of a cue, or a format such as {\i1}
-UNSPACED_BREAK = re.compile(rf"(?<={UNSPACED_CHARACTER})\r?\n(?={UNSPACED_CHARACTER})")
-# A unit that stays on one line: a word, or a character of an unspaced script with the punctuation marks after it. Tags
+TIMES = regex.compile(rf"[ \t]*{TIME}[ \t]+-->[ \t]+{TIME}[^\r\n]*")
+BEGINS_WITH_TIME = regex.compile(r"\s*\d+:\d\d:\d\d[,.]\d+")
+CUE = regex.compile(rf"^{TIMES.pattern}\r?\n(?P<text>(?:[^\r\n]*\S[^\r\n]*(?:\r?\n|\Z))+)", regex.MULTILINE)
+SPEAKER = regex.compile(r"(\r?\n)(?=\s*(?:<[^<>]*>)*[-–—])")  # each line that begins with a dash has a new speaker
+POSITION_AND_DASH = regex.compile(r"(?:\{[^}]*\})*(?:[-–—]\s*)?")
+TIME_OR_FORMAT = regex.compile(r"(<[\d:.]+>|\{\\[^{}]*\})")  # a time inside of a cue, or a format such as {\i1}
+UNSPACED_BREAK = regex.compile(rf"(?<={UNSPACED_CHARACTER})\r?\n(?={UNSPACED_CHARACTER})")
+# A unit that stays on one line: a word, or a syllable of an unspaced script with the punctuation marks after it. Tags
 # and white space before it belong to the unit.
-UNBROKEN = re.compile(rf"\s*(?:<[^<>]*>)*(?:{UNSPACED_CHARACTER}[^\w\s<&]*|(?:[^\s<{UNSPACED_SCRIPTS}]|</[^<>]*>)+|<|)")
-ANY_TAG = re.compile("<[^<>]*>")
+UNBROKEN = regex.compile(
+    rf"\s*(?:<[^<>]*>)*(?:{SYLLABLE}(?:(?![<&])[^\w\s])*|(?:[^\s<{UNSPACED_SCRIPTS}]|</[^<>]*>)+|<|)"
+)
+ANY_TAG = regex.compile("<[^<>]*>")
 # Maximum width of a translation on one line, in characters. Broadcasters usually allow 42. A wider line of the source
 # raises the maximum.
 MAX_LINE = 42
@@ -85,7 +88,7 @@ def broken(text: str, *, n_lines: int, width: int, line_end: str) -> str:
 
 def escape_srt(text: str) -> str:
     """Escape the parts of a text that players of SRT would read as a tag or as times."""
-    return re.sub("<(?=[a-zA-Z/])", "&lt;", text).replace("-->", "--&gt;")
+    return regex.sub("<(?=[a-zA-Z/])", "&lt;", text).replace("-->", "--&gt;")
 
 
 VTT, SRT = Format(parse_subtitles, escape_html), Format(parse_subtitles, escape_srt)

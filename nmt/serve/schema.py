@@ -162,7 +162,6 @@ class ModelAnswer(BaseModel):
     explains: bool = Field(description="Whether /v1/explain can look into it.")
     beam: int
     alpha: float
-    joiner: str = Field(description="Written between sentences of the target language.")
 
 
 # The answer of /v1/models.

@@ -8,9 +8,10 @@ from pathlib import Path
 import langcodes
 from starlette.exceptions import HTTPException
 
-from nmt.config import base_language, language
+from nmt.config import language
 from nmt.corpus.language import probabilities
 from nmt.errors import InputError
+from nmt.languages import base_language
 from nmt.serve import schema
 from nmt.serve.batcher import Batcher
 from nmt.serve.models import LoadedModel
@@ -59,7 +60,6 @@ class ServedModel:
             explains=translator.engine.explains,
             beam=defaults.beam,
             alpha=defaults.alpha,
-            joiner=translator.joiner,
         )
 
     def health(self) -> schema.ModelHealth:

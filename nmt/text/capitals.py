@@ -6,9 +6,10 @@ Each word gets its usual case, so names and German nouns keep their capitals (co
 In its usual case, a word has the fewest pieces.
 """
 
-import re
 from collections.abc import Callable
 from string import capwords
+
+import regex
 
 from nmt.text.characters import NO_PIECE
 from nmt.text.tokenizer import Tokenizer
@@ -19,8 +20,8 @@ CAPITALS = 0.9  # minimum share of capitals among the letters of a headline in C
 # count. If all words begin with a capital, one word fewer suffices.
 EVIDENCE = 3
 SHORT_IN_TITLE = 3  # words of at most this many letters may be in lower case in a title
-HEADLINE_WORD = re.compile(CASED_WORD)
-BEFORE_SENTENCE = re.compile(SENTENCE_START)
+HEADLINE_WORD = regex.compile(CASED_WORD)
+BEFORE_SENTENCE = regex.compile(SENTENCE_START)
 
 Style = Callable[[str], str]  # a function that gives a translation the case of its source
 
@@ -76,7 +77,7 @@ def recased(text: str, tokenizer: Tokenizer, *, title: bool = False) -> str:
     In Title Case (`title`), words in CAPITALS are acronyms and stay unchanged.
     """
 
-    def usual(match: re.Match[str]) -> str:
+    def usual(match: regex.Match[str]) -> str:
         word = match[0]
         is_acronym = title and len(word) > 1 and word.isupper()
         lower = word.replace("İ", "i").lower()

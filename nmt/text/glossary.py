@@ -8,10 +8,11 @@ its translations: see `nmt.decode.constraints`.
 """
 
 import logging
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from random import Random
+
+import regex
 
 from nmt.errors import InputError
 from nmt.text import UNK
@@ -28,10 +29,10 @@ ANNOTATED, MAX_TERMS = 0.5, 3  # share of the training pairs that get terms, 0-1
 EXCHANGED = 0.25  # share of the annotated terms that get another target word as their translation, 0-1
 JOINED = 0.5  # probability that neighboring linked words form one term
 MAX_WORDS = 20  # maximum number of words in a source term
-UNSPACED = re.compile(UNSPACED_CHARACTER)
-TERM_WORD = re.compile(WORD_OR_MARK)
-ANNOTATION = re.compile(f"{TERM}(?:(?!{TERM}).)*?{END}")
-BEFORE_CLAUSE = re.compile(CLAUSE_START)
+UNSPACED = regex.compile(UNSPACED_CHARACTER)
+TERM_WORD = regex.compile(WORD_OR_MARK)
+ANNOTATION = regex.compile(f"{TERM}(?:(?!{TERM}).)*?{END}")
+BEFORE_CLAUSE = regex.compile(CLAUSE_START)
 
 
 def read_glossary(path: Path) -> dict[str, str]:

@@ -6,11 +6,12 @@ The symbols ⟦1⟧ to ⟦6⟧ are in the vocabulary of a model that was trained
 2019, "An exploration of placeholding in neural machine translation").
 """
 
-import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from random import Random
+
+import regex
 
 from nmt.errors import ConfigError
 from nmt.text.spans import Span, replaced
@@ -38,20 +39,20 @@ KINDS = [
     rf"[\U0001f1e6-\U0001f1ff]{{2}}|[#*0-9]\ufe0f?\u20e3|[{_EMOJI}][\ufe0f\u200d\U000e0020-\U000e007f{_EMOJI}]*",
     _NUMBER,
 ]
-SPAN = re.compile(f"(?:{'|'.join(KINDS)})+")  # adjacent placeholders are one span, so that they stay together
-EQUAL_WORD = re.compile(LONG_WORD)  # a word that counts as a placeholder in training if both sides have it
-NUMBER = re.compile(_NUMBER)
-TOKEN = re.compile(f"⟦[1-6]⟧|{PLAIN_WORD}")  # the units of word alignment
-SYMBOL = re.compile("⟦[1-6]⟧")
-MARK = re.compile(rf"(\s?)(⟦[1-6]⟧|{_NUMBER})")
-NO_SPACE = re.compile(r"[\s.,;:!?)…]|\Z")
-FINAL = re.compile(FINAL_MARKS)
-IN_WORD = re.compile(WORD_CHARACTER)
+SPAN = regex.compile(f"(?:{'|'.join(KINDS)})+")  # adjacent placeholders are one span, so that they stay together
+EQUAL_WORD = regex.compile(LONG_WORD)  # a word that counts as a placeholder in training if both sides have it
+NUMBER = regex.compile(_NUMBER)
+TOKEN = regex.compile(f"⟦[1-6]⟧|{PLAIN_WORD}")  # the units of word alignment
+SYMBOL = regex.compile("⟦[1-6]⟧")
+MARK = regex.compile(rf"(\s?)(⟦[1-6]⟧|{_NUMBER})")
+NO_SPACE = regex.compile(r"[\s.,;:!?)…]|\Z")
+FINAL = regex.compile(FINAL_MARKS)
+IN_WORD = regex.compile(WORD_CHARACTER)
 # An inserted span gets a space on its left after SPACE_AFTER, and on its right before SPACE_BEFORE.
-SPACE_AFTER = re.compile(rf"[^\s(\[{{«„“'\"¿¡{UNSPACED_SCRIPTS}]")
-SPACE_BEFORE = re.compile(rf"{WORD_CHARACTER}|[⟦{{<$%{_EMOJI}]")
+SPACE_AFTER = regex.compile(rf"[^\s(\[{{«„“'\"¿¡{UNSPACED_SCRIPTS}]")
+SPACE_BEFORE = regex.compile(rf"{WORD_CHARACTER}|[⟦{{<$%{_EMOJI}]")
 
-Patterns = Sequence[re.Pattern[str]]
+Patterns = Sequence[regex.Pattern[str]]
 
 
 def patterns_of(extra: Iterable[str]) -> Patterns:
@@ -59,8 +60,8 @@ def patterns_of(extra: Iterable[str]) -> Patterns:
     patterns = []
     for text in extra:
         try:
-            patterns.append(re.compile(text))
-        except (re.error, RecursionError, OverflowError) as error:
+            patterns.append(regex.compile(text))
+        except (regex.error, RecursionError, OverflowError) as error:
             raise ConfigError(f"'{text}' is no regular expression: {error}", hint="--protect 'v[0-9]+'") from error
     return [*patterns, SPAN]
 
@@ -200,7 +201,7 @@ class Masked:
         kept = find_kept(text, patterns, unknown)
         # Without words outside of the spans, nothing is left to translate.
         rest = replaced(text, [(item.source_span, "") for item in kept])
-        if kept and not re.search(r"\w", rest):
+        if kept and not regex.search(r"\w", rest):
             return cls("", [])
         choose_marks(kept, symbols, unknown, is_known)
         return cls(write_masked(text, kept), kept)
@@ -222,7 +223,7 @@ class Masked:
         missing = [mark for mark in marks if mark in SYMBOLS and mark not in translation]
         n_lacking = Counter(marks) | Counter(mark for _, mark in MARK.findall(self.text))
 
-        def settle(match: re.Match[str]) -> str:
+        def settle(match: regex.Match[str]) -> str:
             space, mark = match.groups()
             if mark not in SYMBOLS and mark not in marks:
                 return match[0]  # a number that is the mark of no span stays
@@ -253,9 +254,9 @@ def find_kept(text: str, patterns: Patterns, unknown: Collection[str]) -> list[K
     Their marks are still empty.
     """
     if unknown:
-        sign = f"[{re.escape(''.join(sorted(unknown)))}]"
+        sign = f"[{regex.escape(''.join(sorted(unknown)))}]"
         word = rf"(?<!{WORD_CHARACTER}){WORD_CHARACTER}*(?={WORD_CHARACTER}){sign}{WORD_CHARACTER}*"
-        patterns = [*patterns, re.compile(f"{word}|{sign}+")]
+        patterns = [*patterns, regex.compile(f"{word}|{sign}+")]
     # The tag of a target language, such as `>>fra<<`, is no placeholder.
     tag, _ = split_tag(text)
     kept = []
@@ -276,7 +277,7 @@ def choose_marks(
 
     # Unknown characters outside of words get no symbol, so they are removed.
     is_unknown = set(unknown).issuperset
-    words = [item for item in kept if re.search(r"\w", item.original) or not is_unknown(item.original)]
+    words = [item for item in kept if regex.search(r"\w", item.original) or not is_unknown(item.original)]
     with_symbol = sorted(words, key=is_known_number)[: len(symbols)]
     with_symbol.sort(key=lambda item: item.source_span)
     for item, symbol in zip(with_symbol, symbols, strict=False):

@@ -5,12 +5,12 @@ has its own normalization and a separate vocabulary (`nmt.text.vocabulary`). `nm
 """
 
 import functools
-import re
 import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Any, NamedTuple
 
+import regex
 import sentencepiece
 from numpy.typing import NDArray
 
@@ -145,7 +145,7 @@ class Tokenizer:
     @functools.cached_property
     def inside_words(self) -> list[int]:
         """The token ids of the pieces that can continue a word. They begin with a letter or digit, not with a space."""
-        return [i for i, piece in enumerate(self._pieces) if i > EOS and re.match(WORD_CHARACTER, piece)]
+        return [i for i, piece in enumerate(self._pieces) if i > EOS and regex.match(WORD_CHARACTER, piece)]
 
     def split_tag(self, text: str) -> tuple[str, str]:
         """Split a text into its tag and the rest. The tag is an empty string if the text has none.

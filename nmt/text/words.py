@@ -1,76 +1,73 @@
-"""The words of texts: all patterns of letters, words, scripts and sentence ends, and the likeness of two words.
+"""The words of texts: all patterns of letters, words, scripts and sentence ends, and the similarity of two words.
 
-The patterns are strings, so that each module compiles only the patterns that it uses: compiling a pattern with the
-unspaced scripts takes 1.5 ms. `tests/text/test_words.py` has examples of what the patterns match.
+The patterns are strings for the library `regex`, so that each module compiles only the patterns that it uses. Unlike
+`re`, `regex` has Unicode's properties of characters, and its `\\w` matches combining marks. So no pattern lists the
+letters or marks of a script. `tests/text/test_words.py` has examples of what the patterns match.
 """
 
-import re
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
+import regex
 from numpy.typing import NDArray
 
 from nmt.text.spans import Span
 
-# Unspaced scripts, whose text has no spaces between words, as ranges of a character class: Thai, Lao, Burmese, Khmer,
-# Chinese and Japanese characters and punctuation.
-UNSPACED_SCRIPTS = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3001-\u30ff\u3400-\u9fff\uff00-\uffef\U00020000-\U0003ffff"
-# The scripts above, and others of the classes SA, AK, AP, AS and ID in Unicode's LineBreak.txt: Tibetan, Tai Le and New
-# Tai Lue, Buginese and Tai Tham, Balinese, Batak, Bopomofo, Yi, Javanese, Cham and Tai Viet, and Ahom.
-ALL_UNSPACED_SCRIPTS = (
-    f"{UNSPACED_SCRIPTS}\u0f00-\u0fff\u1950-\u19ff\u1a00-\u1aaf\u1b00-\u1b7f\u1bc0-\u1bff\u3100-\u33ff\ua000-\ua4cf"
-    "\ua980-\uaadf\uf900-\ufaff\U00011700-\U0001174f"
-)
-ONE_CHARACTER_WORDS = (
-    "㐀-䶿一-鿿豈-﫿ぁ-ヿ฀-๿"  # Han, kana and Thai: in `COMPARED_WORD`, each of their characters is a word
-)
-
-# Marks that belong to the letter before them, although `\w` does not match them.
-VOWEL_SIGNS = "\u0900-\u0963\u0966-\u0dff\u0f71-\u0f84\u0f90-\u0fbc"  # Indic signs and letters, Tibetan signs
-COMBINING_MARKS = "\u0300-\u036f\u0483-\u0489\u0591-\u05c7\u0610-\u061a\u064b-\u065f\u0670"
-COMBINING_MARKS += "\u0900-\u0dff\u0e31\u0e34-\u0e3a\u0e47-\u0e4e"
+_CJK = r"\p{Han}\p{Hiragana}\p{Katakana}"  # the content of a character class: letters of Chinese and Japanese
+_CJK_MARKS = r"\p{Block=CJK_Symbols_And_Punctuation}\p{Block=Halfwidth_And_Fullwidth_Forms}"
+# The content of a character class: unspaced scripts, whose text has no spaces between words, with their punctuation.
+# These are the classes SA, AK, AP and AS of Unicode's LineBreak.txt, such as Thai, Khmer and Javanese; then Chinese and
+# Japanese; and scripts that mark each syllable.
+UNSPACED_SCRIPTS = rf"\p{{LB=SA}}\p{{LB=AK}}\p{{LB=AP}}\p{{LB=AS}}{_CJK}\p{{Bopomofo}}\p{{Yi}}\p{{Tibetan}}{_CJK_MARKS}"
 
 # Single characters.
-LETTER = r"[^\W\d_]"
+LETTER = r"[^\W\d_]"  # a letter or a combining mark
 UNSPACED_CHARACTER = f"[{UNSPACED_SCRIPTS}]"
+RIGHT_TO_LEFT_LETTER = r"(?=\w)[\p{Bidi_Class=R}\p{Bidi_Class=AL}]"  # of Hebrew, Arabic ...
 SPACED_LETTER = rf"[^\W\d_{UNSPACED_SCRIPTS}]"
-WORD_CHARACTER = rf"[^\W{UNSPACED_SCRIPTS}]"  # a letter, digit or underscore of a script with spaces
-MARKED_CHARACTER = rf"{WORD_CHARACTER}|[{COMBINING_MARKS}]"
+WORD_CHARACTER = rf"[^\W{UNSPACED_SCRIPTS}]"  # a letter, mark, digit or underscore of a script with spaces
 
-# Words. In unspaced scripts, each character is a word.
-PLAIN_WORD = rf"{UNSPACED_CHARACTER}|{WORD_CHARACTER}+"
+# Words. In unspaced scripts, each syllable is a word: a Chinese character; a Tibetan syllable with the mark at its end;
+# or a grapheme cluster of UAX #29 with the dependent vowels before and after it, as in Thai, Lao and Burmese.
+_VOWEL_BEFORE = r"\p{InPC=Visual_Order_Left}"
+_VOWELS_AFTER = rf"(?:(?!{_VOWEL_BEFORE})[\p{{M}}\p{{InSC=Vowel_Dependent}}])*+"
+_TIBETAN = r"(?:(?=\p{Tibetan})[\p{L}\p{M}])++"
+_CLUSTER = rf"(?=(?!\s){UNSPACED_CHARACTER}){_VOWEL_BEFORE}*+\X{_VOWELS_AFTER}"
+SYLLABLE = rf"{_TIBETAN}[\u0f0b\u0f0c]?|{_CLUSTER}"
+PLAIN_WORD = rf"{SYLLABLE}|{WORD_CHARACTER}+"
 WORD_OR_MARK = rf"{PLAIN_WORD}|[^\w\s]"
 WORD_OR_CHARACTER = rf"{PLAIN_WORD}|(?s:.)"
-WRITTEN_WORD = rf"{UNSPACED_CHARACTER}|[^\s{UNSPACED_SCRIPTS}]+"  # a word with the punctuation that touches it
+WRITTEN_WORD = rf"{SYLLABLE}|[^\s{UNSPACED_SCRIPTS}]+"  # a word with the punctuation that touches it
 BARE_WORD = r"['’]?\w(.*\w)?"  # the part of a written word from its first to its last letter or digit
 LONG_WORD = rf"(?<!{WORD_CHARACTER}){SPACED_LETTER}{{3,}}(?!{WORD_CHARACTER})"
 CASED_WORD = r"(?<![\w'’])[^\W\d_](?:[\w'’-]*[^\W_])?"  # a word that begins with a letter, with inner hyphens
-# A word with its combining marks and apostrophes, or a punctuation mark. Tags can be put between two such matches.
-MARKED_WORD = (
-    rf"{UNSPACED_CHARACTER}[{COMBINING_MARKS}]*|(?:{MARKED_CHARACTER})+(?:['’](?:{MARKED_CHARACTER})+)*|[^\w\s]"
-)
-WORD_EDGE = rf"(?<!{WORD_CHARACTER})(?<![{COMBINING_MARKS}])|(?!{MARKED_CHARACTER})"  # a position outside of words
-# A word for word alignment. Words in Khmer, Lao, Burmese and Tibetan end at spaces, vowel signs or syllable marks. Such
-# parts show better than single characters whether two sentences are translations of each other.
-COMPARED_WORD = (
-    rf"[{ONE_CHARACTER_WORDS}]|[^\W_{ONE_CHARACTER_WORDS}]+(?:[{VOWEL_SIGNS}]+[^\W_{ONE_CHARACTER_WORDS}]*)*"
-)
+# A word with its apostrophes, or a punctuation mark. Tags can be put between two such matches.
+MARKED_WORD = rf"{SYLLABLE}|{WORD_CHARACTER}+(?:['’]{WORD_CHARACTER}+)*|[^\w\s]"
+WORD_EDGE = rf"(?<!{WORD_CHARACTER})(?!\p{{M}})|(?!{WORD_CHARACTER})(?!\p{{M}})"  # a position outside of words
+# A word for the comparison of texts without a model. Korean words have many endings, so their syllables are compared.
+COMPARED_WORD = rf"{_TIBETAN}|(?=\w){_CLUSTER}|\p{{Hangul}}|[^\W_{UNSPACED_SCRIPTS}\p{{Hangul}}]+"
 
-# Sentences.
-# The end of a sentence is a punctuation mark, often after a word. Closing quotes and white space come before the first
-# letter or digit of the next sentence. In Chinese and Japanese, the mark alone is enough. Possessive quantifiers match
-# each word and each row of marks once, so that the time is linear.
-SENTENCE_MARKS = ".!?…؟۔।॥።"
+# Sentences, by the classes of UAX #29: ATerm (full stops), STerm (all other marks at sentence ends) and Close (quotes
+# and brackets). Possessive quantifiers match each row of characters once, so that the time is linear.
+# A semicolon is the Greek question mark, and a colon is often typed for the Armenian full stop.
+_END_MARK = r"(?:[\p{SB=ATerm}\p{SB=STerm}…]|(?<=\p{Greek}[»\")]?);|(?<=\p{Armenian}[»\")]?):)"
+_CLOSING = r"(?!\p{Ps}|[«„])\p{SB=Close}"
+# The end of a sentence is a mark, closing quotes and white space. Only opening quotes may be between this space and the
+# next word. In Chinese and Japanese, the mark and closing quotes are enough.
 SENTENCE_END = (
-    rf"(?:(?<!\w)(?P<word>\w++)|(?<![\w{SENTENCE_MARKS}]))(?P<mark>[{SENTENCE_MARKS}]++)[\"”“’»)\]]*+"
-    r"(?P<space>\s++)(?=[^\s\w]*+(?P<next>\w))"
-    r"|(?<![。！？])[。！？]++(?P<no_space>\s*+)(?=[^\s。！？”’」』）])"
+    rf"(?<!{_END_MARK})(?P<mark>{_END_MARK}++)"
+    rf"(?:(?:{_CLOSING})*+(?:[ \xa0\u202f]»)?+(?P<space>\s++)(?=[^\s\w]*+\s?+[^\s\w]*+(?P<next>\w))"
+    rf"|(?:(?<=[。！？｡])(?P<quotes>[\p{{Pe}}\p{{Pf}}\"]*+)|(?<=[!?])(?=[{_CJK}]))(?P<no_space>)(?=[\w\p{{Ps}}\p{{Pi}}]))"
 )
+CJK_END = rf"[{_CJK}{_CJK_MARKS}][^\w\s]*\Z"  # the end of a Chinese or Japanese sentence
+CJK_START = rf"[^\w\s]*[{_CJK}{_CJK_MARKS}]"  # the start of a Chinese or Japanese sentence
+CONTINUATION = r"\p{Hiragana}|[,、，]"  # what follows a quoted sentence if the sentence around the quote goes on
+_FINAL_MARK = rf"(?:\s|{_END_MARK}|{_CLOSING})"
+FINAL_MARKS = rf"(?<!{_FINAL_MARK}){_FINAL_MARK}*+\Z"  # marks and spaces after the last word
 SENTENCE_START = r"(?:^|[.!?…]\s)[^\w.!?…]*\Z"  # the end of a text after which a sentence begins
 CLAUSE_START = r"(?:^|[.!?…:]\s)[^\w]*\Z"  # the end of a text after which a sentence begins, or a part after a colon
-FINAL_MARKS = r"(?<![\s.!?…。！？\"'”’»」』)])[\s.!?…。！？\"'”’»」』)]*\Z"  # marks and spaces after the last word
 
 
 @dataclass(frozen=True)
@@ -84,7 +81,7 @@ class WordText:
     def split(cls, text: str) -> "WordText":
         """Split a text at white space. If the text has none, each character of an unspaced script is a word."""
         pattern = r"\S+" if len(text.split()) > 1 else WRITTEN_WORD
-        return cls(text, [match.span() for match in re.finditer(pattern, text)])
+        return cls(text, [match.span() for match in regex.finditer(pattern, text)])
 
     @property
     def words(self) -> list[str]:
@@ -109,7 +106,7 @@ def bare_span(text: str, span: Span) -> Span:
     span.
     """
     start, end = span
-    match = re.search(BARE_WORD, text[start:end])
+    match = regex.search(BARE_WORD, text[start:end])
     return (start + match.start(), start + match.end()) if match else span
 
 

@@ -18,7 +18,7 @@ from nmt.config import Config
 from nmt.config.yaml_file import CoreDumper
 from nmt.corpus.split import Facts
 from nmt.errors import ConfigError
-from nmt.text.sentences import sentence_spans
+from nmt.text.sentences import learn_abbreviations, sentence_spans
 
 PIECES_PER_WORD = 1.35  # mean number of pieces per word on either side; EOS counts
 # batch_tokens / sqrt(target tokens in all epochs). Of the values that were tried, 0.6 was best.
@@ -236,13 +236,14 @@ def fit_limit(config: Config, corpora: Sequence[PieceCounts], base: Config | Non
     return with_unset(config, {"decode": {"max_length_a": slope, "max_length_b": intercept}})
 
 
-def fit_whole_lines(config: Config, sources: Sequence[str]) -> Config:
-    """Return the config. An unset `decode.whole_lines` becomes true if many lines have several sentences.
+def fit_sentences(config: Config, sources: Sequence[str]) -> Config:
+    """Return the config. Unset `decode.abbreviations` and `decode.whole_lines` are fitted to the source lines.
 
-    A model that is trained on such lines learns to translate several sentences together. `sources` is a sample of
-    source lines.
+    A model that is trained on lines of several sentences learns to translate these sentences together. So it should
+    translate whole lines. `sources` is a sample of the source lines.
     """
-    n_several = sum(len(sentence_spans(line)) > 1 for line in sources)
+    config = with_unset(config, {"decode": {"abbreviations": learn_abbreviations(sources)}})
+    n_several = sum(len(sentence_spans(line, config.decode.abbreviations)) > 1 for line in sources)
     return with_unset(config, {"decode": {"whole_lines": n_several > OFTEN * len(sources)}})
 
 

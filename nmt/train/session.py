@@ -27,14 +27,14 @@ from nmt.train.corpora import mixture_of
 from nmt.train.encoding import drop_lengths, train_tokenizers
 from nmt.train.loop import Session, Trainer
 from nmt.train.memory import check_memory, n_fitting_replicas
-from nmt.train.plan import fit_limit, fit_sizes, fit_validation, fit_whole_lines, with_unset
+from nmt.train.plan import fit_limit, fit_sentences, fit_sizes, fit_validation, with_unset
 from nmt.train.preparation import TrainingText, read_corpus, sample
 from nmt.train.progress import OR_ANEW, Progress, ending
 from nmt.train.report import clock
 
 log = logging.getLogger("nmt")
 
-SAMPLED_LINES = 10_000  # number of training lines that are read for `decode.whole_lines`
+SAMPLED_LINES = 10_000  # number of training lines that `fit_sentences` reads
 # Settings that may change when a run is resumed. Corpora may move, but `check_same_run` compares their contents. The
 # languages of data.train must not change, because the order of the training pairs depends on them.
 MAY_CHANGE = re.compile(
@@ -66,7 +66,7 @@ def prepare(config: Config, *, device: str = "auto", fresh: bool = False) -> Ses
     tokenizers = find_tokenizers(config, corpus, start, run, fresh=fresh)
     encoded = drop_lengths(config, corpus.train, tokenizers)
     config = fit_limit(config, encoded.lengths(), start.checkpoint.config if start else None)
-    config = fit_whole_lines(config, [pair.source for pair in sample(encoded.pairs, SAMPLED_LINES)])
+    config = fit_sentences(config, [pair.source for pair in sample(encoded.pairs, SAMPLED_LINES)])
     mixture = mixture_of(config, encoded.pairs)
     sizes = config.train.model_dump(include={"batch_tokens", "accumulate"})
     data = TrainingData(*encoded, seed=config.seed, mixture=mixture, **sizes)
@@ -126,7 +126,7 @@ def inherit(config: Config, start: Start) -> Config:
     """Return the config. The model that training starts from provides unset settings."""
     parts: dict[str, Any] = {"model": True, "tokenizer": True, "data": INHERITED_DATA}
     if start.resumes:  # otherwise, these settings are fitted to the new corpus
-        parts["decode"] = {"max_length_a", "max_length_b", "whole_lines"}
+        parts["decode"] = {"max_length_a", "max_length_b", "whole_lines", "abbreviations"}
     inherited = with_unset(
         config, start.config.model_dump(include=parts), what=f"the settings of {start.name} and those changed"
     )

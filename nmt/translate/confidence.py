@@ -13,7 +13,6 @@ dev corpus. The confidence of a line is the mean confidence of its words.
 
 import logging
 import math
-import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from difflib import SequenceMatcher
@@ -21,6 +20,7 @@ from statistics import fmean
 from typing import Any, NamedTuple
 
 import numpy as np
+import regex
 
 from nmt.text.spans import Span
 from nmt.text.words import WORD_OR_CHARACTER, WordText, bare_span
@@ -33,9 +33,9 @@ N_NEWTON = 25  # number of steps of Newton's method; about 6 steps are enough
 LEAST_P = 1e-6  # probabilities are clamped to LEAST_P..1 - LEAST_P, so that their logits are finite
 # A repetition in a text with spaces: a phrase of two to four words twice in a row, or a word three times in a row.
 # A repetition in a text without spaces: a string of one to nine letters three times in a row.
-REPEATED = re.compile(r"(?<!\S)(?:(\S+(?: \S+){1,3}) \1|(\S+) \2 \2)(?!\S)")
-REPEATED_CHARACTERS = re.compile(r"([^\W\d]{1,9}?)\1\1")
-UNIT = re.compile(WORD_OR_CHARACTER)  # a word, or a character between words; texts are compared by these units
+REPEATED = regex.compile(r"(?<!\S)(?:(\S+(?: \S+){1,3}) \1|(\S+) \2 \2)(?!\S)")
+REPEATED_CHARACTERS = regex.compile(r"([^\W\d]{1,9}?)\1\1")
+UNIT = regex.compile(WORD_OR_CHARACTER)  # a word, or a character between words; texts are compared by these units
 
 Sample = tuple[float, float, bool]  # for one word: logit(p), logit(q), and whether the word is right
 

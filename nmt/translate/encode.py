@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from nmt.decode.options import NBest, SearchOptions, SearchRequest
 from nmt.errors import ModelError
 from nmt.text.lines import is_blank, one_line
-from nmt.text.sentences import sentence_spans
+from nmt.text.sentences import join_sentences, sentence_spans
 from nmt.text.tokenizer import Tokenizer, Tokenizers
 from nmt.translate.units import TextHypothesis, Translation, Unit, joined
 
@@ -19,19 +19,15 @@ class Encoding:
     A blank sentence has no request. A sentence that is too long for the model has several requests.
     """
 
-    def __init__(
-        self, units: Sequence[Unit], tokenizers: Tokenizers, max_length: int, options: SearchOptions, joiner: str
-    ) -> None:
+    def __init__(self, units: Sequence[Unit], tokenizers: Tokenizers, max_length: int, options: SearchOptions) -> None:
         """Encode sentences.
 
         Args:
             max_length: maximum number of source tokens in a request, without EOS.
-            joiner: the text between the translations of two parts of a sentence.
         """
         self.units = units
         self.target = tokenizers.target
         self.options = options
-        self.joiner = joiner
         self.requests: list[SearchRequest] = []
         self.n_requests: list[int] = []  # number of requests of each unit
         # One call of the tokenizer for all units is faster than a call for each unit.
@@ -57,7 +53,7 @@ class Encoding:
             hypotheses = [TextHypothesis([], [], 0.0, [], "")]
             if n_requests:
                 decoded = [self.decoded(n_best) for n_best in n_bests[parts]]
-                hypotheses = joined(decoded, self.options, self.joiner)
+                hypotheses = joined(decoded, self.options)
             translations.append(Translation(unit.text, hypotheses, unit.number))
         return translations
 
@@ -85,7 +81,7 @@ class Encoding:
             for request in range(first, first + n_requests):
                 if request in tokens:
                     begun.append(self.target.decode(tokens[request]))
-            texts.append(one_line(self.joiner.join(begun)))
+            texts.append(one_line(join_sentences(begun)))
             first += n_requests
         return texts
 

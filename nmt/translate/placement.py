@@ -1,11 +1,12 @@
 """The search for the places of tags in the translation of a text; see `nmt.translate.tags`."""
 
-import re
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import pairwise
+
+import regex
 
 from nmt.documents.markup import Element, descendants
 from nmt.text.placeholders import SPAN
@@ -14,8 +15,8 @@ from nmt.text.words import MARKED_WORD, WORD_EDGE
 from nmt.translate.align import Links, Shares
 from nmt.translate.units import Markup, TextHypothesis, Translation
 
-WORD = re.compile(f"{SPAN.pattern}|{MARKED_WORD}")  # a placeholder is one word, so that no tag is put inside of it
-EDGE = re.compile(WORD_EDGE)
+WORD = regex.compile(f"{SPAN.pattern}|{MARKED_WORD}")  # a placeholder is one word, so that no tag is put inside of it
+EDGE = regex.compile(WORD_EDGE)
 
 
 class TaggedPair:
@@ -146,7 +147,7 @@ class Placement:
             return None
         # Equal elements are found one after the other, from left to right.
         first_character = max(search_from[content], parent.start)
-        for match in re.compile(re.escape(content)).finditer(self.pair.target, first_character, parent.end):
+        for match in regex.compile(regex.escape(content)).finditer(self.pair.target, first_character, parent.end):
             search_from[content] = match.end()
             # The match must not overlap another element. `cuts_a_word` tells which words it may split.
             words = self.overlapped_words(match.span())

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
-from nmt.text.sentences import sentence_spans
+from nmt.text.sentences import join_sentences, sentence_spans
 from nmt.text.spans import Span
 from nmt.translate.options import TranslationOptions
 from nmt.translate.units import Step, Translation, Unit, joined
@@ -14,7 +14,6 @@ class Sentences(Step):
     def __init__(
         self,
         options: TranslationOptions,
-        joiner: str,
         split_tag: Callable[[str], tuple[str, str]],
         kept_spans: Callable[[str], Sequence[Span]] = lambda _: (),
     ) -> None:
@@ -22,12 +21,10 @@ class Sentences(Step):
 
         Args:
             options: with `whole_lines`, each unit is one sentence.
-            joiner: the text between two sentences of a translation.
             split_tag: a function that splits a text into its language tag and the rest. Each sentence gets the tag.
             kept_spans: a function that returns the spans of a text that must not be split, such as placeholders.
         """
         self.options = options
-        self.joiner = joiner
         self.split_tag = split_tag
         self.kept_spans = kept_spans
         self.units: list[Unit] = []
@@ -54,7 +51,8 @@ class Sentences(Step):
 
     def spans_of(self, text: str, tag_length: int) -> list[Span]:
         """Return the span of each sentence of a text. The span of the first sentence contains the tag of the text."""
-        spans = [(start + tag_length, end + tag_length) for start, end in sentence_spans(text[tag_length:])]
+        sentences = sentence_spans(text[tag_length:], self.options.abbreviations)
+        spans = [(start + tag_length, end + tag_length) for start, end in sentences]
         # Extend the first sentence over the tag.
         spans[0] = (0, spans[0][1])
         if len(spans) == 1:
@@ -77,7 +75,7 @@ class Sentences(Step):
             first += len(spans)
             # 1. Join the hypotheses of the same rank.
             n_bests = [sentence.hypotheses for sentence in sentences]
-            hypotheses = joined(n_bests, self.options, self.joiner)
+            hypotheses = joined(n_bests, self.options)
             whole = Translation(unit.text, hypotheses, unit.number, sentences=spans)
             # 2. Keep each sentence with its translation. `unit` has the original text, which later steps may have
             # changed in `sentence`.
@@ -92,7 +90,5 @@ class Sentences(Step):
         for spans in self.spans:
             sentences = texts[first : first + len(spans)]
             first += len(spans)
-            # Leave out sentences that the search has not begun, so that they add no spaces.
-            begun = [text for text in sentences if text]
-            joined_texts.append(self.joiner.join(begun))
+            joined_texts.append(join_sentences(sentences))
         return joined_texts

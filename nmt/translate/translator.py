@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from nmt.config import Config, base_language, chosen_direction, language
+from nmt.config import Config, chosen_direction, language
 from nmt.decode.options import Engine, RunningSearch, SearchRequest
 from nmt.errors import ConfigError, InputError
 from nmt.run.directory import RunDirectory
@@ -28,7 +28,6 @@ from nmt.translate.windows import one_ahead, warn_of_cut_lines, windows
 log = logging.getLogger("nmt")
 
 WINDOW = 1000  # the default maximum number of lines in a window
-UNSPACED = frozenset(["zh", "zho", "cmn", "yue", "ja", "jpn"])  # languages without spaces between sentences
 
 # A function that is called after every step of a search. Its argument is a function that returns the translation so far
 # of each unit. The translation ends if a `Watch` raises an exception.
@@ -53,8 +52,11 @@ class Translator:
         self.progress = progress or {}  # the training progress in the model file; empty for ensembles and exports
         search = config.decode.model_dump(exclude={"batch_size", "engine"})
         self.options = TranslationOptions(**search, protect_placeholders=config.data.placeholders)
-        self.target_language = language(config.data, "target")
-        self.joiner = "" if base_language(self.target_language) in UNSPACED else " "  # the text between two sentences
+
+    @property
+    def target_language(self) -> str:
+        """The code of the target language, or an empty text if it is unknown."""
+        return language(self.config.data, "target")
 
     def to(self, languages: str) -> "Translator":
         """Return a translator of one direction with the same engine.
@@ -180,10 +182,10 @@ class Translator:
 
             patterns = patterns_of(options.protect) if protects else []
             symbols = SYMBOLS if self.config.data.placeholders else []
-            steps.append(Sentences(options, self.joiner, source.split_tag, lambda text: spans_of(text, patterns)))
+            steps.append(Sentences(options, source.split_tag, lambda text: spans_of(text, patterns)))
             steps.append(Placeholders(self.engine, self.tokenizers, patterns, symbols, self.unknown))
         else:
-            steps.append(Sentences(options, self.joiner, source.split_tag))
+            steps.append(Sentences(options, source.split_tag))
         # 3. Terms, if the model was trained to read them. With other models, the search writes the terms.
         if options.glossary and self.config.data.glossary:
             from nmt.translate.glossary import Glossary
@@ -202,7 +204,7 @@ class Translator:
         """Let the steps prepare the units, and encode the units as search requests."""
         for step in steps:
             units = step.prepare(units)
-        return Encoding(units, self.tokenizers, self.config.data.max_length, options, self.joiner)
+        return Encoding(units, self.tokenizers, self.config.data.max_length, options)
 
     def unknown(self, text: str) -> set[str]:
         """Return the characters of a text that the model cannot read; see `Tokenizer.unknown`."""

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from nmt.decode.options import Hypothesis, SearchOptions
 from nmt.documents.markup import Element
+from nmt.text.sentences import join_sentences
 from nmt.text.spans import Span
 
 
@@ -86,11 +87,11 @@ class Step:
         return texts
 
 
-def joined(n_bests: Sequence[Sequence[TextHypothesis]], options: SearchOptions, joiner: str) -> list[TextHypothesis]:
+def joined(n_bests: Sequence[Sequence[TextHypothesis]], options: SearchOptions) -> list[TextHypothesis]:
     """Join the n-best lists of the parts of a text to one n-best list of the text.
 
-    Hypotheses of the same rank are joined, with `joiner` between them. If a part has too few hypotheses, its last one
-    is repeated. Scores have the length penalty of the whole text.
+    Hypotheses of the same rank are joined. If a part has too few hypotheses, its last one is repeated. Scores have the
+    length penalty of the whole text.
     """
     if len(n_bests) == 1:
         for hypothesis in n_bests[0]:
@@ -101,11 +102,8 @@ def joined(n_bests: Sequence[Sequence[TextHypothesis]], options: SearchOptions, 
         whole = TextHypothesis([], [], 0.0, [], "")
         for n_best in n_bests:
             part = n_best[min(rank, len(n_best) - 1)]
-            if whole.text and part.text:
-                whole.text += joiner
-            start = len(whole.text)
-            whole.text += part.text
-            whole.sentences.append((start, len(whole.text)))
+            whole.text = join_sentences([whole.text, part.text])
+            whole.sentences.append((len(whole.text) - len(part.text), len(whole.text)))
             whole.tokens += part.tokens
             whole.log_probs += part.log_probs
             whole.pieces += part.pieces

@@ -39,7 +39,7 @@ def test_the_listed_defaults_are_the_defaults(folder: Path) -> None:
 # The files of both sides, and their languages.
 LANGUAGES = """
 train.zh train.en → zh en
-train.cmn.gz train.eng.gz → cmn eng
+train.cmn.gz train.eng.gz → cmn en
 x/train.txt train.en → ? en
 train.source train.e → ? ?
 zh train.zh.txt → ? ?

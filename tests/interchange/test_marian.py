@@ -191,7 +191,7 @@ def test_every_part_of_a_long_line_has_the_tag_and_only_in_front(
     request: pytest.FixtureRequest, model: str, text: str, tag: str
 ) -> None:
     source = request.getfixturevalue(model).tokenizers.source
-    parts = Encoding([Unit(1, text)], Tokenizers(source, source), 20, SearchOptions(), " ").requests
+    parts = Encoding([Unit(1, text)], Tokenizers(source, source), 20, SearchOptions()).requests
     assert len(parts) > 3
     for part in parts:
         assert len(part.tokens) <= 20

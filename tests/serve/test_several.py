@@ -70,7 +70,7 @@ def into_english(directions: list[Translator]) -> Iterator[Client]:
         yield client
 
 
-@pytest.mark.parametrize(("q", "source"), [("狗今天跑。", "zh"), (["Der Hund rennt.", "Eine Katze"], "deu")])
+@pytest.mark.parametrize(("q", "source"), [("狗今天跑。", "zh"), (["Der Hund rennt.", "Eine Katze"], "de")])
 def test_auto_is_the_language_of_the_text_if_several_fit(into_english: Client, q: str | list[str], source: str) -> None:
     with mock.patch("nmt.serve.served_models.probabilities", wraps=language.probabilities) as identified:
         detected = into_english.translate(q, source="auto").json["detectedLanguage"]

@@ -3,7 +3,7 @@
 import pytest
 from conftest import rows_of
 
-from nmt.text.sentences import sentence_spans
+from nmt.text.sentences import join_sentences, learn_abbreviations, sentence_spans
 
 
 def sentences(text: str) -> list[str]:
@@ -28,6 +28,17 @@ That was in 1995.| Now it rains.
 她来了。| 他走了。
 यह घर है।| वह आया।
 کیا؟| وہ گیا۔| ہاں
+Նա գնաց տուն։| Հետո քնեց։
+ወደ ቤት ሄደ።| ከዚያ ተኛ።
+សូមអរគុណ។| ខ្ញុំទៅផ្ទះ។
+သူသွားသည်။| ငါလာသည်။
+நான் வந்தேன்.| அவன் போனான்.
+הוא הלך הַבַּיְתָה.| היא ישנה.
+Où est-il ?| « Je ne sais pas. »| Il part.
+Ja!| Peter schläft.
+他说：“你好。”|她走了。
+彼は「行く。」と言った。|母は寝た。
+すごい!|行こう。
 """
 
 
@@ -47,7 +58,9 @@ etwa bzw. über inkl. öffentlicher Gänge.
 J. K. Rowling wrote it.
 Am 3. Oktober kam er ca. Um drei.
 a.b! c.D e?f
-他说：“你好。”她走了。
+彼は「行く。」と言った
+கே. வரதராஜன் வந்தார்
+She lives at 10 p.m. Paris time
 """
 
 
@@ -62,3 +75,29 @@ def test_a_long_text_takes_linear_time(pattern: str) -> None:
     joined = "".join(sentences(text))
     without_spaces = text.replace(" ", "")
     assert joined.replace(" ", "") == without_spaces
+
+
+def test_greek_and_armenian_have_sentence_marks_of_their_own() -> None:
+    assert sentences("Πού είναι; Δεν ξέρω.") == ["Πού είναι;", "Δεν ξέρω."]
+    assert sentences("Նա գնաց: Հետո քնեց:") == ["Նա գնաց:", "Հետո քնեց:"]
+    assert sentences("Wo: Hier; Da") == ["Wo: Hier; Da"]
+
+
+def test_sentences_are_joined_by_spaces_except_in_chinese_and_japanese() -> None:
+    assert join_sentences(["Ja.", "Nein.", ""]) == "Ja. Nein."
+    assert join_sentences(["他来了。", "“好！”", "她走了。"]) == "他来了。“好！”她走了。"
+    assert join_sentences(["行った。", "Python を使う。"]) == "行った。 Python を使う。"
+    assert join_sentences(["เขาไป", "เขามา"]) == "เขาไป เขามา"
+
+
+def test_a_training_text_shows_its_abbreviations() -> None:
+    lines = [f"Der Hund von Fam. Maier bellt {n} Mal." for n in range(50)] + ["Die Fam. Wolf ging heim. Sie kam."] * 2
+    assert learn_abbreviations(lines) == ["Fam"]
+    text = "Fam. Maier kam. Dann ging sie."
+    spans = sentence_spans(text, abbreviations=["Fam"])
+    assert [text[start:end] for start, end in spans] == ["Fam. Maier kam.", "Dann ging sie."]
+
+
+def test_a_word_without_a_full_stop_elsewhere_is_no_abbreviation() -> None:
+    assert learn_abbreviations(["Er ging heim. Dann schlief er.", "Er ist heim gegangen."] * 20) == []
+    assert learn_abbreviations([]) == []

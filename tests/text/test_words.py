@@ -1,8 +1,7 @@
 """What the patterns of words, scripts and sentence ends match."""
 
-import re
-
 import pytest
+import regex
 from conftest import rows_of
 
 from nmt.text import words
@@ -11,11 +10,17 @@ from nmt.text.words import WordText
 # By the name of a pattern: texts with brackets around its matches.
 EXAMPLES = """
 LETTER               ⟨a⟩⟨ß⟩1_⟨我⟩.
-UNSPACED_CHARACTER   a⟨我⟩⟨。⟩⟨ก⟩⟨あ⟩한1
+UNSPACED_CHARACTER   a⟨我⟩⟨。⟩⟨ก⟩⟨あ⟩한1⟨་⟩
+RIGHT_TO_LEFT_LETTER a⟨ש⟩⟨ل⟩1-
 SPACED_LETTER        ⟨a⟩我1_⟨한⟩
-WORD_CHARACTER       ⟨a⟩我⟨1⟩⟨_⟩.
-MARKED_CHARACTER     ⟨e⟩⟨\u0301⟩ ⟨क⟩⟨ि⟩
+WORD_CHARACTER       ⟨a⟩我⟨1⟩⟨_⟩.⟨e⟩⟨\u0301⟩ ⟨क⟩⟨ि⟩
 PLAIN_WORD           ⟨Hund⟩-⟨Hund⟩, ⟨x_1⟩: ⟨我⟩⟨买⟩⟨USB⟩
+PLAIN_WORD           ⟨घरों⟩ ⟨में⟩ ⟨মানুষের⟩ ⟨הַבַּיְתָה⟩ ⟨நிறுவன⟩
+PLAIN_WORD           ⟨ชา⟩⟨ว⟩⟨นา⟩⟨พ⟩⟨บ⟩⟨ข้า⟩⟨ว⟩⟨ที่⟩
+PLAIN_WORD           ⟨ཞིང་⟩⟨པས་⟩⟨ཁྲོམ་⟩⟨ལ་⟩⟨རྙེད་⟩⟨།⟩
+PLAIN_WORD           ⟨ເຂົ້າ⟩⟨ຢູ່⟩⟨ຕະ⟩⟨ຫຼາ⟩⟨ດ⟩
+PLAIN_WORD           ⟨သ⟩⟨မား⟩⟨က⟩⟨ဈေး⟩⟨မှာ⟩
+PLAIN_WORD           ⟨ក្រុ⟩⟨ម⟩⟨ហ៊ុ⟩⟨ន⟩
 WORD_OR_MARK         ⟨Hund⟩⟨-⟩⟨Hund⟩⟨,⟩ ⟨C⟩⟨+⟩⟨+⟩ ⟨我⟩
 WORD_OR_CHARACTER    ⟨Hund⟩⟨,⟩⟨ ⟩⟨我⟩⟨买⟩
 WRITTEN_WORD         ⟨我⟩⟨买⟩⟨USB-Kabel,⟩⟨。⟩
@@ -23,14 +28,15 @@ BARE_WORD            „⟨don't⟩“
 BARE_WORD            ⟨'t⟩
 LONG_WORD            ⟨Köln⟩ 3 ⟨rote⟩ am x_1 ab1 ⟨Tom⟩'s
 CASED_WORD           ⟨DON'T⟩ (2ND) ⟨T-SHIRT⟩, „⟨Der⟩“ ⟨我们⟩ 1a _x
-MARKED_WORD          ⟨l'eau⟩⟨,⟩ ⟨e\u0301t⟩ ⟨我⟩⟨。⟩ ⟨हिन्दी⟩ ⟨น้⟩⟨ำ⟩
-COMPARED_WORD        ⟨Hund⟩-⟨x1⟩_⟨我⟩⟨ก⟩ ⟨हिन्दी⟩
+MARKED_WORD          ⟨l'eau⟩⟨,⟩ ⟨e\u0301t⟩ ⟨我⟩⟨。⟩ ⟨हिन्दी⟩ ⟨น้ำ⟩
+COMPARED_WORD        ⟨Hund⟩-⟨x1⟩_⟨我⟩⟨ก⟩ ⟨हिन्दी⟩ ⟨한⟩⟨국⟩
 SENTENCE_START       ⟨⟩
 SENTENCE_START       Ein Hund⟨. „⟩
 SENTENCE_START       er sagt: „
 CLAUSE_START         er sagt⟨: „⟩
 FINAL_MARKS          Ein Hund⟨?! ”⟩
 FINAL_MARKS          你好⟨。⟩
+FINAL_MARKS          वह आया⟨।⟩
 """
 
 
@@ -38,13 +44,13 @@ FINAL_MARKS          你好⟨。⟩
 def test_what_a_pattern_matches(example: str) -> None:
     name = example.split()[0]
     expected = example[21:]
-    text = re.sub("[⟨⟩]", "", expected)
+    text = regex.sub("[⟨⟩]", "", expected)
     pattern = getattr(words, name)
-    assert re.sub(pattern, r"⟨\g<0>⟩", text) == expected
+    assert regex.sub(pattern, r"⟨\g<0>⟩", text) == expected
 
 
 def test_a_mark_cannot_be_split_from_its_letter() -> None:
-    parts = re.sub(words.WORD_EDGE, "|", "ab, e\u0301我")
+    parts = regex.sub(words.WORD_EDGE, "|", "ab, e\u0301我")
     assert parts == "|ab|,| |e\u0301|我|"
 
 

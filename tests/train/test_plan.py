@@ -21,9 +21,9 @@ from nmt.train.plan import (
     config_text,
     fit_limit,
     fit_machine,
+    fit_sentences,
     fit_sizes,
     fit_validation,
-    fit_whole_lines,
     size_of,
 )
 
@@ -154,7 +154,13 @@ def test_an_interval_that_was_set_stays() -> None:
 
 def test_the_list_of_settings_says_which_are_fitted() -> None:
     marked = {setting.key for setting in settings() if "[fitted]" in setting.help}
-    others = {"train.validate_every", "decode.max_length_a", "decode.max_length_b", "decode.whole_lines"}
+    others = {
+        "train.validate_every",
+        "decode.max_length_a",
+        "decode.max_length_b",
+        "decode.whole_lines",
+        "decode.abbreviations",
+    }
     assert marked == {*FITTED, *others}
 
 
@@ -319,11 +325,11 @@ def test_the_limit_of_the_model_that_training_starts_from_is_the_least() -> None
 def test_a_model_of_lines_of_several_sentences_translates_whole_lines(n_several: int, whole_lines: bool) -> None:
     lines = ["A dog runs."] * 100
     lines[:n_several] = ["A dog runs. It is red."] * n_several
-    config = fit_whole_lines(config_of(), lines)
+    config = fit_sentences(config_of(), lines)
     assert config.decode.whole_lines is whole_lines
 
 
 def test_whole_lines_that_the_user_has_set_stay() -> None:
     config = config_of(decode={"whole_lines": False})
-    fitted = fit_whole_lines(config, ["A dog runs. It is red."])
+    fitted = fit_sentences(config, ["A dog runs. It is red."])
     assert not fitted.decode.whole_lines

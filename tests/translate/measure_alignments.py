@@ -10,12 +10,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from nmt.config import base_language, language
+from nmt.config import language
+from nmt.languages import script_of
 from nmt.text.words import WordText
 from nmt.translate.align import WordPair, align
 from nmt.translate.loading import load
-from nmt.translate.translator import UNSPACED, Translator
+from nmt.translate.translator import Translator
 
+UNSPACED = ("Hans", "Hant", "Jpan")  # scripts without spaces between words
 LinkSet = set[tuple[int, int]]
 CLOSING = (".", ",", "?", "!", "'s")  # written without a space before them
 
@@ -70,8 +72,8 @@ def alignment_error_rate(alignments: Iterable[Iterable[tuple[int, int]]], gold: 
 def spaced_texts(translator: Translator, gold: Sequence[GoldPair]) -> list[tuple[GoldPair, WordPair]]:
     """Gold pairs with their texts."""
     data = translator.config.data
-    source_spaced = base_language(language(data, "source")) not in UNSPACED
-    target_spaced = base_language(language(data, "target")) not in UNSPACED
+    source_spaced = script_of(language(data, "source")) not in UNSPACED
+    target_spaced = script_of(language(data, "target")) not in UNSPACED
     pairs = []
     for pair in gold:
         source = natural_text(pair.source, spaced=source_spaced)

@@ -6,6 +6,7 @@ from models import small_translator
 from numpy.typing import ArrayLike, NDArray
 
 from nmt.text import EOS
+from nmt.text.sentences import join_sentences
 from nmt.translate import confidence
 from nmt.translate.confidence import (
     Calibration,
@@ -28,7 +29,7 @@ def hypothesis(*texts: str) -> TextHypothesis:
     for text in texts:
         tokens += [*TRANSLATOR.tokenizers.target.encode(text), EOS]
     log_probs = [-0.1] * len(tokens)
-    return TextHypothesis(tokens, log_probs, 0.0, [], TRANSLATOR.joiner.join(texts))
+    return TextHypothesis(tokens, log_probs, 0.0, [], join_sentences(texts))
 
 
 def confidences(hypothesis: TextHypothesis) -> list[float]:

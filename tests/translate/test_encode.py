@@ -18,7 +18,7 @@ CHINESE = ["狗跑。", "猫！", "“狗？”"]
 def requests_of(text: str, max_length: int) -> list[list[int]]:
     """The source tokens of each search request of a text."""
     tokenizers = Tokenizers(TOKENIZER, TOKENIZER)
-    encoding = Encoding([Unit(1, text)], tokenizers, max_length, SearchOptions(), " ")
+    encoding = Encoding([Unit(1, text)], tokenizers, max_length, SearchOptions())
     return [request.tokens for request in encoding.requests]
 
 
@@ -45,13 +45,3 @@ def test_a_text_that_is_too_long_is_cut_at_sentence_ends(caplog: pytest.LogCaptu
 def test_chinese_sentences_are_split() -> None:
     requests = requests_of("".join(CHINESE), max_length=16)
     assert requests == [TOKENIZER.encode(sentence) for sentence in CHINESE]
-
-
-def test_chinese_translations_are_joined_without_spaces() -> None:
-    translator = small_translator(max_length=16, target_lang="zh")
-    (line,) = translator.translate(["".join(CHINESE)])
-    assert line == "".join(translator.translate(CHINESE))
-
-
-def test_thai_translations_are_joined_with_spaces() -> None:
-    assert small_translator(target_lang="th").joiner == " "

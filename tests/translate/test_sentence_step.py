@@ -32,7 +32,7 @@ def step_of(
     kept_spans: Callable[[str], Sequence[Span]] = lambda _: (),
     whole_lines: bool = False,
 ) -> Sentences:
-    return Sentences(TranslationOptions(whole_lines=whole_lines), " ", split_tag, kept_spans)
+    return Sentences(TranslationOptions(whole_lines=whole_lines), split_tag, kept_spans)
 
 
 def test_each_sentence_is_a_unit_with_the_number_of_its_line() -> None:

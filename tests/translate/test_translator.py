@@ -280,5 +280,5 @@ def test_a_caller_that_takes_no_more_than_it_gave_is_warned(caplog: pytest.LogCa
 @pytest.mark.parametrize("cut", [(False, False), (True, False), (False, True)])
 def test_a_line_of_several_parts_is_cut_if_one_of_them_is(cut: tuple[bool, bool]) -> None:
     n_bests = [[TextHypothesis([EOS], [], 0.0, [], "a", is_cut=is_cut)] for is_cut in cut]
-    (hypothesis,) = joined(n_bests, TranslationOptions(), " ")
+    (hypothesis,) = joined(n_bests, TranslationOptions())
     assert hypothesis.is_cut is any(cut)

@@ -85,6 +85,11 @@ function requestsOf(lines) {
   return requests;
 }
 
+// A space separates two sentences, unless both are Chinese or Japanese.
+const CJK = "[\\p{Script=Han}\\p{Script=Hiragana}\\p{Script=Katakana}\\u3000-\\u303f\\uff00-\\uffef]";
+const BETWEEN_CJK = new RegExp(`(${CJK}[^\\p{L}\\p{N}\\s]*)\0(?=${CJK})`, "gu");
+const joinSentences = (parts) => parts.filter(Boolean).join("\0").replace(BETWEEN_CJK, "$1").replaceAll("\0", " ");
+
 async function translate() {
   current?.abort();
   const controller = (current = new AbortController());
@@ -103,7 +108,7 @@ async function translate() {
   const show = () => {
     const texts = lines.map(() => []);
     requests.forEach((parts, r) => parts.forEach(({ line }, i) => texts[line].push(translated[r][i])));
-    byId("result").textContent = texts.map((parts) => parts.join(model().joiner)).join("\n");
+    byId("result").textContent = texts.map(joinSentences).join("\n");
   };
   const progress = byId("progress");
   progress.hidden = requests.length < 2;

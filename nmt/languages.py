@@ -1,0 +1,62 @@
+"""Languages by name: codes of BCP 47, ISO 639, FLORES and Marian, and the suffixes of file names."""
+
+import functools
+from pathlib import Path
+
+# Suffixes of corpora that say what a file is for. ISO 639-3 has some of these codes too, such as `src` for a variety of
+# Sardinian, but corpora in these languages are rarer than files of this name.
+_ROLES = """
+bpe dev hyp mem out raw ref seg spm src tgt tok trg trn tst txt val
+"""
+ROLES = frozenset(_ROLES.split())
+NO_LANGUAGE = frozenset([None, "mul", "zxx"])  # for text of an unknown language, of several languages, or of none
+
+
+@functools.cache
+def language_code(name: str) -> str:
+    """Return the BCP 47 code of a language, or "" if `name` names no language.
+
+    Reads codes of BCP 47, ISO 639-1 and ISO 639-3, such as de, deu and zh-Hant, codes of FLORES, such as deu_Latn, and
+    Marian's tags, such as `>>deu<<`. A script that is usual for the language is left out: deu_Latn
+    gives de.
+    """
+    import langcodes
+
+    tag = name.removeprefix(">>").removesuffix("<<").replace("_", "-")
+    if not langcodes.tag_is_valid(tag):
+        return ""
+    language = langcodes.Language.get(langcodes.standardize_tag(tag))
+    return "" if language.language in NO_LANGUAGE else language.simplify_script().to_tag()
+
+
+def language_of_file(path: Path) -> str:
+    """Return the code of the language at the end of a file name, such as zh-CN for `test.zh-CN.gz`.
+
+    If the last suffix is in `ROLES`, return "", because such a suffix says what the file is for.
+    """
+    suffix = Path(path.name.removesuffix(".gz")).suffix.removeprefix(".")
+    return "" if suffix in ROLES else language_code(suffix)
+
+
+@functools.cache
+def base_language(name: str) -> str:
+    """Return the code of a language without region and script: zh for zh-CN, zho_Hans and cmn.
+
+    The code of a variety is replaced by that of its macrolanguage, such as ar for arb. If `name` names no language,
+    return the part before the first hyphen in lower case.
+    """
+    import langcodes
+
+    code = language_code(name)
+    if not code:
+        return name.replace("_", "-").partition("-")[0].lower()
+    return langcodes.Language.get(langcodes.standardize_tag(code, macro=True)).language or ""
+
+
+@functools.cache
+def script_of(name: str) -> str:
+    """Return the ISO 15924 code of the script in which a language is usually written, such as Latn; "" if unknown."""
+    import langcodes
+
+    code = language_code(name)
+    return langcodes.Language.get(code).maximize().script or "" if code else ""
