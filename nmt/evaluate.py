@@ -18,8 +18,8 @@ from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
 
 from nmt.errors import ConfigError, DataError
-from nmt.languages import base_language
-from nmt.text.scripts import REGIONAL_CHINESE, Script, main_script
+from nmt.languages import is_regional_chinese
+from nmt.text.scripts import Script, main_script
 
 DEFAULT_TOKENIZER = "13a"
 SEED = 12345  # sacreBLEU's default seed; with it, sacreBLEU draws the same resamples
@@ -115,13 +115,12 @@ def choose_settings(
     """
     if tokenize == "none":
         return ScoreSettings("none", "words", lowercase)
-    code = base_language(language)
-    chosen = settings_of(main_script(code, chain.from_iterable(references)), code)
+    chosen = settings_of(main_script(language, chain.from_iterable(references)), language)
     return ScoreSettings(tokenize or chosen.tokenize, chosen.ter, lowercase)
 
 
-def settings_of(script: Script, code: str) -> ScoreSettings:
-    """Return the settings for text in a script. `code` is the code of the language."""
+def settings_of(script: Script, language: str) -> ScoreSettings:
+    """Return the settings for text in a script. `language` is a code, or empty if unknown."""
     match script:
         case "spaced":
             return ScoreSettings()
@@ -131,7 +130,7 @@ def settings_of(script: Script, code: str) -> ScoreSettings:
         case "Han":
             # sacreBLEU's tokenizer `zh` does not separate ideographs beyond the Basic Multilingual Plane. Regional and
             # literary Chinese use them.
-            return ScoreSettings("char" if code in REGIONAL_CHINESE else "zh", "characters")
+            return ScoreSettings("char" if is_regional_chinese(language) else "zh", "characters")
         case "kana":
             return ScoreSettings("char", "characters")
         case "unspaced":

@@ -53,6 +53,11 @@ def base_language(name: str) -> str:
     return langcodes.Language.get(langcodes.standardize_tag(code, macro=True)).language or ""
 
 
+def is_regional_chinese(name: str) -> bool:
+    """Return whether a name means a Chinese language except Mandarin and Cantonese, such as Wu or Literary Chinese."""
+    return script_of(name) in ("Hans", "Hant") and base_language(name) not in ("zh", "yue")
+
+
 @functools.cache
 def script_of(name: str) -> str:
     """Return the ISO 15924 code of the script in which a language is usually written, such as Latn; "" if unknown."""

@@ -177,7 +177,7 @@ def in_parallel(work: Callable[[Item], Result], items: Iterable[Item]) -> Iterat
     try:
         for item in itertools.chain(first_items, stream):
             if len(pipes) == n_processes:
-                # Wait for the oldest item. Its child gets the new item next.
+                # Wait for the result of the oldest item. The child process that computed it gets the new item.
                 yield pipes[0].recv()
                 pipes.rotate(-1)
             else:

@@ -64,7 +64,7 @@ def allowed_values(kind: Any, bounds: Sequence[Any]) -> str:
         return f"list of {parts}" if choices[0] is ModelPart else "path(s)"
     if get_origin(kind) is types.UnionType:
         kind, _ = choices  # the second type is None
-    # An end with < or > does not belong to the range.
+    # A bound that is excluded gets < or > before it.
     low = high = ""
     for bound in bounds:
         low = str(getattr(bound, "ge", low))

@@ -135,7 +135,8 @@ def hits_of_text(source: list[str], target: list[str], z: NDArray[np.float32], u
 
 def hits_of_language(source: list[str], target: list[str], languages: Languages) -> Hits:
     """Return the indices of the lines with a text in the wrong language."""
-    wrong = []  # by side and line: is it in the other side's language? 2: clearly, 1: perhaps, 0: no
+    # For each side and line: 2 if the line is clearly in the language of the other side, 1 if perhaps, 0 if not.
+    wrong = []
     third = []
     for side, texts in enumerate((source, target)):
         in_other, is_rare = language.compare_with_sides(texts, side, languages)

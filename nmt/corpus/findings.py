@@ -70,9 +70,9 @@ def in_unrelated_blocks(gathered: Gathered, evidence: Evidence) -> NDArray[np.bo
 
 
 def of_lines(gathered: Gathered, runs: Sequence[Run]) -> list[FindingDraft]:
-    """Return drafts on the faults of single pairs.
+    """Return the findings about single pairs.
 
-    The kinds in `OF_PAIRS` are not reported for misplaced lines.
+    A misplaced line gets no findings of the kinds in `OF_PAIRS`, because its pair is wrong anyway.
     """
     drafts = []
     misplaced = misplaced_lines(gathered, runs)
@@ -124,7 +124,7 @@ def gaps(runs: Sequence[Run], n_lines: int) -> list[Run]:
 
 
 def of_alignment(gathered: Gathered, runs: Sequence[Run], evidence: Evidence | None) -> list[FindingDraft]:
-    """Return drafts on the numbers of lines, on misplaced blocks, and on single pairs that do not fit."""
+    """Return the findings about misaligned text: missing lines, misplaced blocks, and single pairs that do not fit."""
     drafts = []
     survey = gathered.survey
     # Find lines that belong to a line with another number.

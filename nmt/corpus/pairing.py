@@ -139,7 +139,7 @@ def likeliest_runs(rows: Iterable[NDArray[np.float64]], first: int, offsets: ran
     """
     totals = np.zeros(len(offsets))  # score of the best path that ends at each offset
     since = np.full(len(offsets), first)  # the line at which this path entered the offset
-    # The score of the best path that ends without a partner, and the line at which it entered this state.
+    # Of the best path whose last line has no partner: its score, and the first of its last lines without a partner.
     gap, gap_start = 0.0, first
     steps = []
     for line, row in enumerate(rows, first):

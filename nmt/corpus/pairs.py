@@ -129,7 +129,7 @@ def repeats(text: str) -> bool:
 
 
 def repeats_words(words: list[str], n: int) -> bool:
-    """Return whether a phrase of `n` words occurs three times in a row. It must begin with a letter."""
+    """Return whether a phrase of `n` words occurs three times in a row. The phrase must begin with a letter."""
     for start in range(len(words) - 3 * n + 1):
         phrase = words[start : start + n]
         is_repeated = words[start : start + 3 * n] == phrase * 3

@@ -173,7 +173,7 @@ class CorpusRepair:
         return texts
 
     def known_kinds(self, source: RawLine, target: RawLine) -> list[str]:
-        """Return the faults for which a pair is dropped or exchanged, as the check found them."""
+        """Return the faults of a pair that cannot be mended. The pair is dropped, or its sides are exchanged."""
         if source.number == target.number:
             return self.kinds.get(source.number, [])
         # The check compared these lines with other lines, so its findings do not apply. Test the encoding again.

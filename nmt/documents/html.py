@@ -243,7 +243,7 @@ class Parser:
         before = self.raw.removesuffix(self.raw.lstrip(SPACES))
         after = self.raw.removeprefix(self.raw.rstrip(SPACES))
 
-        # 4. At the edges of the segment, copy tags without a partner, which must not move with a word.
+        # 4. Copy unpaired tags at the edges of the segment, so that they do not move with a word.
         inner, tags_at_end = [], ""
         for child in self.root.children:
             if child.end == 0 and is_half_tag(child):

@@ -37,8 +37,8 @@ log = logging.getLogger("nmt")
 
 # Key: value of model.norm; value: model type and class in transformers.
 CLASSES = {"post": ("marian", "MarianMTModel"), "pre": ("pegasus", "PegasusForConditionalGeneration")}
-# MarianMTModel always computes sinusoids. Pegasus loads a position table from the file. The table is zero for a model
-# without positions.
+# The supported settings, by `model.norm`. MarianMTModel always computes sinusoidal positions. Pegasus reads a table of
+# positions from the file, so it supports all positions.
 SUPPORTED_BY_NORM: dict[str, dict[str, tuple[object, ...]]] = {
     "post": {"positions": ("sinusoidal",)},
     "pre": {"positions": ("sinusoidal", "learned", "none"), "tied_embeddings": ("all",)},

@@ -88,7 +88,7 @@ def shapes_of(config: Config, tokenizers: Tokenizers) -> dict[str, tuple[int, ..
 
 def meta_model(config: Config, tokenizers: Tokenizers) -> Seq2Seq:
     """Return a model on the meta device: its weights have shapes, but no memory."""
-    if config.model.positions != "learned":  # other positions have no weights, and take long to compute
+    if config.model.positions != "learned":  # computing positions takes long, and they have no weights
         without_positions = config.model.model_copy(update={"positions": "none"})
         config = config.model_copy(update={"model": without_positions})
     with torch.device("meta"), _SkipNormal():

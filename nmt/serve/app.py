@@ -103,7 +103,7 @@ def add_error_handlers(app: FastAPI) -> None:
         _, *location = fault["loc"]
         if not location or not isinstance(location[0], str):
             return JSONResponse({"error": "the body must be a JSON object"}, 400)
-        # Only a field of the type UploadFile can cause a value error.
+        # A value error means that text was sent in place of a file. No other field raises it.
         problem = "must be a file" if fault["type"] == "value_error" else fault["msg"]
         return JSONResponse({"error": schema.without_surrogates(f"{location[0]}: {problem}")}, 400)
 

@@ -73,7 +73,7 @@ class Language(BaseModel):
 
 
 class ModelHealth(BaseModel):
-    """The model for a pair of languages."""
+    """The model of one direction, as `/health` describes it."""
 
     source: str
     target: str

@@ -87,7 +87,7 @@ class KnownCharacters:
         if not any(NO_PIECE.fullmatch(piece) for piece in self.segment(character)):
             return character
 
-        # 2. Otherwise, try the letter in lower case and without accents, or a space.
+        # 2. Otherwise, replace white space by a space, and try a letter in lower case and without accents.
         if character.isspace():
             return " "
         letter = without_accents(character)

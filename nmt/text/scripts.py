@@ -1,44 +1,41 @@
 """The main script of a text, in classes that tell whether words are written with spaces between them."""
 
-import unicodedata
 from collections import Counter
 from collections.abc import Iterable
 from itertools import chain
 from typing import Literal
 
+import regex
+
+from nmt.languages import script_of
+from nmt.text.words import UNSPACED_CHARACTER
+
 Script = Literal["spaced", "Hangul", "Han", "kana", "unspaced"]
-# The Unicode name of each letter of a script begins with one of these strings. All other letters belong to "spaced".
-LETTER_NAMES: dict[Script, tuple[str, ...]] = {
-    "Hangul": ("HANGUL",),
-    "Han": ("CJK", "IDEOGRAPHIC"),
-    "kana": ("HIRAGANA", "KATAKANA", "HALFWIDTH KATAKANA"),
-    # "TAI" covers Tai Le, Tai Tham and Tai Viet.
-    "unspaced": ("THAI", "LAO", "KHMER", "MYANMAR", "TIBETAN", "TAI", "NEW TAI LUE", "JAVANESE", "BALINESE"),
+# The letters of each script. The first pattern that matches a letter counts. All other letters belong to "spaced".
+LETTERS: dict[Script, regex.Pattern[str]] = {
+    "Hangul": regex.compile(r"\p{Hangul}"),
+    "Han": regex.compile(r"\p{Han}"),
+    "kana": regex.compile(r"[\p{scx=Hiragana}\p{scx=Katakana}]"),
+    "unspaced": regex.compile(UNSPACED_CHARACTER),
 }
-# ISO 639 codes of Chinese languages. The list `REGIONAL_CHINESE` contains Literary Chinese, Wu, Min Nan, Hakka, Gan,
-# Xiang and Min Dong.
-MANDARIN_AND_CANTONESE = ["zh", "zho", "chi", "cmn", "yue"]
-REGIONAL_CHINESE = ["lzh", "wuu", "nan", "hak", "gan", "hsn", "cdo"]
-# ISO 639 codes of the languages that are written without spaces, and of Korean.
-LANGUAGES: dict[Script, list[str]] = {
-    "Han": MANDARIN_AND_CANTONESE + REGIONAL_CHINESE,
-    "kana": ["ja", "jpn"],
-    "Hangul": ["ko", "kor"],
-    "unspaced": ["th", "tha", "lo", "lao", "km", "khm", "my", "mya", "bur", "bo", "bod", "tib", "dz", "dzo"],
+# ISO 15924 codes of the scripts of languages.
+CODES: dict[Script, str] = {
+    "Hangul": "Kore Hang",
+    "Han": "Hans Hant Hani",
+    "kana": "Jpan Hira Kana",
+    "unspaced": "Thai Laoo Khmr Mymr Tibt Java Bali Lana Talu Tale Tavt Cham Yiii Bopo",
 }
 # A text is not "spaced" if at least this share of its letters, 0-1, is in scripts without spaces or in Hangul.
 MAJORITY = 0.5  # this share if the language is unknown, or is written with spaces and not in Hangul
 SOME = 0.05  # this share if the language is written without spaces or in Hangul; the other letters may be foreign names
-# A text that is mostly in Han is Japanese if kana are more than this share, 0-1, of its letters that are not "spaced".
-KANA = 0.1
+KANA = 0.1  # a text in Han is Japanese if more than this share of its letters is kana; "spaced" letters do not count
 
 
 def main_script(language: str, lines: Iterable[str]) -> Script:
     """Return the main script of a text, which the letters and the language of the text determine.
 
-    `language` is an ISO 639 code, or empty if unknown. The language matters where the letters alone do not determine
-    the script: in a text in Han, which may be Chinese or Japanese; in a text in two scripts; and in a text without
-    letters.
+    `language` is a code, or empty if unknown. The language matters where the letters alone do not determine the script:
+    in a text in Han, which may be Chinese or Japanese; in a text in two scripts; and in a text without letters.
     """
     expected = script_of_language(language)
     counts = count_scripts(lines)
@@ -59,9 +56,10 @@ def main_script(language: str, lines: Iterable[str]) -> Script:
 
 
 def script_of_language(language: str) -> Script:
-    """Return the script of a language, given by its ISO 639 code; "spaced" if the code is unknown."""
-    for script, languages in LANGUAGES.items():
-        if language in languages:
+    """Return the script of a language, given by its code; "spaced" if the code is unknown."""
+    code = script_of(language)
+    for script, codes in CODES.items():
+        if code and code in codes.split():
             return script
     return "spaced"
 
@@ -77,9 +75,8 @@ def count_scripts(lines: Iterable[str]) -> Counter[Script]:
 
 
 def script_of_letter(letter: str) -> Script:
-    """Return the script of a letter by its Unicode name."""
-    name = unicodedata.name(letter, "")
-    for script, beginnings in LETTER_NAMES.items():
-        if name.startswith(beginnings):
+    """Return the script of a letter."""
+    for script, pattern in LETTERS.items():
+        if pattern.match(letter):
             return script
     return "spaced"

@@ -116,7 +116,7 @@ class Tokenizer:
         tokens = [i for i in ids if i > EOS]
         if self._vocabulary is None:
             text = str(self._processor.decode(tokens))
-            # Byte pieces can spell U+2581, which SentencePiece does not replace by a space.
+            # A model may write U+2581 in byte pieces. SentencePiece keeps it, so replace it by a space here.
             return text.removeprefix(SPACE).replace(SPACE, " ")
         text = str(self._processor.decode(self.pieces(tokens)))
         return text.replace(SPACE, " ").strip(" ")  # imported models may produce spaces at both ends

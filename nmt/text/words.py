@@ -69,6 +69,8 @@ FINAL_MARKS = rf"(?<!{_FINAL_MARK}){_FINAL_MARK}*+\Z"  # marks and spaces after 
 SENTENCE_START = r"(?:^|[.!?…]\s)[^\w.!?…]*\Z"  # the end of a text after which a sentence begins
 CLAUSE_START = r"(?:^|[.!?…:]\s)[^\w]*\Z"  # the end of a text after which a sentence begins, or a part after a colon
 
+MAX_SYLLABLES = 3  # a text counts as tokenized if its parts between spaces have at most this many syllables on average
+
 
 @dataclass(frozen=True)
 class WordText:
@@ -79,8 +81,14 @@ class WordText:
 
     @classmethod
     def split(cls, text: str) -> "WordText":
-        """Split a text at white space. If the text has none, each character of an unspaced script is a word."""
-        pattern = r"\S+" if len(text.split()) > 1 else WRITTEN_WORD
+        """Split a text into words with the punctuation that touches them.
+
+        Spaces separate the words of an unspaced script only in a tokenized text: its words have few syllables.
+        """
+        n_parts = len(text.split())
+        n_syllables = len(regex.findall(SYLLABLE, text))
+        is_tokenized = n_parts > 1 and n_syllables <= MAX_SYLLABLES * n_parts
+        pattern = r"\S+" if is_tokenized else WRITTEN_WORD
         return cls(text, [match.span() for match in regex.finditer(pattern, text)])
 
     @property

@@ -141,7 +141,7 @@ def attended_pairs(
         source_tokens, target_tokens = [tuple(side.tokens) for side in sides]
         weights = known.get((source_tokens, target_tokens), EMPTY)
         attended[i] = AttendedPair(*sides, likeness(source, target), weights)
-    # 2. Compute the weights that are not known in one call of the engine.
+    # 2. Compute the missing weights. One call of the engine computes all of them.
     missing = [pair for pair in attended.values() if not pair.weights.size]
     sources = [pair.source.tokens for pair in missing]
     targets = [pair.target.tokens for pair in missing]
@@ -183,7 +183,7 @@ def dependence(engine: Engine, pairs: Sequence[AttendedPair], in_groups: Sequenc
     source, divided by its sum over all groups (compare Li et al. 2019, "On the word alignment from neural machine
     translation"). `in_groups` has the `membership` of the source words of each pair.
     """
-    # 1. Score the target of each pair without each group.
+    # 1. For each pair and each group, score the target given the source without the words of the group.
     sources, targets = [], []
     for pair, in_group in zip(pairs, in_groups, strict=True):
         for share_of_group in in_group @ pair.source.shares.T:

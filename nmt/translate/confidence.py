@@ -165,7 +165,7 @@ def logit(log_prob: float) -> float:
 
 
 def spans_of_pieces(translator: Translator, hypothesis: TextHypothesis) -> list[Span]:
-    """Return the span of each piece in the text of a hypothesis. EOS and pieces that the text lacks get empty spans."""
+    """Return the span of each piece in the text of a hypothesis. EOS and other pieces without text get empty spans."""
     written, spans = translator.tokenizers.target.decode_spans(hypothesis.tokens)
     # The steps after the search may have changed the text. For example, they restore placeholders.
     written, text = written.lower(), hypothesis.text.lower()

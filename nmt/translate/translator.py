@@ -105,7 +105,8 @@ class Translator:
         after each window names the lines whose translations are cut off.
 
         Args:
-            lines: the stream, which is read one window at a time. A `Pause` ends a window. A `Unit` keeps its number.
+            lines: the stream, which is read one window at a time. A `Pause` ends a window. A `Unit` already has a
+                line number.
             options, batch_size: if None, the defaults of the model.
             prefix: the text that every translation must begin with.
             window: maximum number of lines in a window. With 1, each line is translated at once.

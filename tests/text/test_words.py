@@ -54,6 +54,12 @@ def test_a_mark_cannot_be_split_from_its_letter() -> None:
     assert parts == "|ab|,| |e\u0301|我|"
 
 
-def test_words_are_split_at_spaces_if_there_are_any() -> None:
+def test_words_are_split_at_spaces_if_the_text_is_tokenized() -> None:
     assert WordText.split("我 买书, a-b").words == ["我", "买书,", "a-b"]
     assert WordText.split("我买a-b。").words == ["我", "买", "a-b", "。"]
+
+
+def test_spaces_between_phrases_do_not_separate_words() -> None:
+    words = WordText.split("ชาวนาพบข้าว ที่ตลาด").words
+    assert words == ["ชา", "ว", "นา", "พ", "บ", "ข้า", "ว", "ที่", "ต", "ลา", "ด"]
+    assert WordText.split("ང་ཁྱིམ་ལ་ཕྱིན། དེ་ནས་ཉལ།").words == ["ང་", "ཁྱིམ་", "ལ་", "ཕྱིན", "།", "དེ་", "ནས་", "ཉལ", "།"]

@@ -222,7 +222,7 @@ def halve_on_out_of_memory(process: Callable[[list[int]], list[T]], batch: list[
         if len(batch) == 1:
             hint = "lower --beam, or use --device cpu"
             raise NmtError("out of memory with one sentence", hint=hint) from error
-    # Empty the cache only here: in the except block, the traceback of the error keeps tensors alive.
+    # Empty the cache after the except block. Inside of the block, the traceback of the error keeps tensors alive.
     torch.cuda.empty_cache()
     half = (len(batch) + 1) // 2
     log.warning("out of memory with %d sentences: continuing with %d at a time", len(batch), half)
