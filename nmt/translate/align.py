@@ -105,11 +105,10 @@ def shares_of_words(scores: Matrix) -> list[Shares]:
 
     Values up to `MIN_SHARE` are left out.
     """
-    # Python reads a list of floats much faster than an array.
-    shares = normalized(scores, 0).T.round(SHARE_DIGITS).tolist()  # (target words, source words)
-    large = []
-    for shares_of_word in shares:
-        large.append({s: share for s, share in enumerate(shares_of_word) if share > MIN_SHARE})
+    shares = normalized(scores, 0).round(SHARE_DIGITS)
+    large: list[Shares] = [{} for _ in range(shares.shape[1])]
+    for s, t in np.argwhere(shares > MIN_SHARE).tolist():
+        large[t][s] = float(shares[s, t])
     return large
 
 

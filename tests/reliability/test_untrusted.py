@@ -264,7 +264,7 @@ def test_hostile_models_and_runs_do_no_harm(five_run: FiveRun, tmp_path: Path) -
     n_runs = soak(5, 150)
     for i in range(n_runs):
         run = folder / f"maybe-run-{i}"
-        shutil.copytree(five_run.run, run, copy_function=os.link)
+        shutil.copytree(five_run.run, run)
         kind = i * soak(3, 1) % 12
         spoil(run, kind, random.Random(i), bomb)
 
