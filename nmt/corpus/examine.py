@@ -32,7 +32,8 @@ EXPLAINS = {
     "blank": ("copy", "numbers", "placeholders", "repetition", "truncated", "ratio"),
     "encoding": ("replaced",),
     "copy": ("untranslated", "language"),
-    "language": ("exchanged", "untranslated"),  # py3langid, which knows many languages, is better evidence than n-grams
+    # The evidence of "language" is py3langid, and that of the other two is n-grams, which are weaker.
+    "language": ("exchanged", "untranslated"),
     "exchanged": ("ratio",),
 }
 

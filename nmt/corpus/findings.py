@@ -64,7 +64,7 @@ def evidence_of(train: Gathered) -> Evidence | None:
 def in_unrelated_blocks(gathered: Gathered, evidence: Evidence) -> NDArray[np.bool_]:
     """Return whether each pair is in a block of unrelated pairs."""
     ratios = evidence(gathered.paired)
-    # Exchanged sides look unrelated, because the lexicon has a direction. With the ratio 0, they form no block.
+    # Exchanged pairs look unrelated to the lexicon, which has a direction. Set their evidence to 0, which is neutral.
     ratios[gathered.lines_of("exchanged") - 1] = 0
     return alignment.in_blocks(ratios)
 

@@ -22,7 +22,7 @@ SEVERITIES: tuple[Severity, ...] = ("error", "warning", "note")
 class Kind:
     name: str
     severity: Severity  # severity if the share of faulty lines is below `error_from`
-    error_from: float  # from this share of faulty lines on (0-1), the fault is an error; inf: never
+    error_from: float  # the fault is an error if at least this share of the lines has it, 0-1; inf: never
     repair: Repair
     title: str
     advice: str

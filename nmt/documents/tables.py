@@ -187,7 +187,7 @@ def po_messages(text: str) -> list[PoMessage]:
     messages = [PoMessage()]
     position = int(text.startswith("\ufeff"))  # skip a BOM
 
-    # 1. Read line by line. A value with all of its strings counts as one line.
+    # 1. Read line by line. A value may be written as several strings on several lines: these are read as one line.
     while position < len(text):
         line = PO_LINE.match(text, position)
         if not line:

@@ -207,7 +207,7 @@ def n_rows(model: Transformer) -> int:
 
 
 def weights(model: Transformer) -> dict[str, Tensor]:
-    """Return the weights with the names and the order of features in transformers. Tied weights appear once."""
+    """Return the weights as transformers names them and orders their features. Tied weights appear once."""
     settings = model.settings
     rows = n_rows(model)
     order = sines_first(settings.d_model)
@@ -355,6 +355,6 @@ def check_log_probs(translator: Translator, model: Transformer, theirs: Any) -> 
             logits = theirs(input_ids=input_ids, attention_mask=mask, decoder_input_ids=tgt_in).logits[0]
         log_probs = logits.log_softmax(-1)  # (T + 1, rows)
         ours = export.log_probs_of(model, src, tgt)  # (T + 1, V)
-        # Leave out the columns of added rows after V, and the banned tokens before EOS.
+        # Compare the tokens from EOS to V. Tokens before EOS are banned, and only the export has tokens after V.
         differences.append((log_probs[:, : ours.size(1)] - ours)[:, EOS:])
     return export.check_difference(differences, TOLERANCE, "transformers'")

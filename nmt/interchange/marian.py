@@ -135,8 +135,8 @@ def read_sides(directory: Path, settings: MarianSettings, tokenizer_config: dict
 def in_our_order(path: Path, pieces: list[str], start: int | None) -> Side:
     """Return a vocabulary in our order: PAD, UNK, BOS and EOS, then the rest in the order of `pieces`.
 
-    BOS gets the row of the token `start`, or of PAD if `start` is None. If this token is a piece of text, the rest
-    contains it, too. In the rest, an id without a piece, or with a special piece, gets a made-up name.
+    BOS gets the row of the token `start`, or of PAD if `start` is None. A `start` token that is a piece of text occurs
+    in the rest as well. The rest has made-up names for ids that have no piece or a special piece.
     """
     for piece in ("<pad>", "<unk>", "</s>"):
         if piece not in pieces:

@@ -218,7 +218,7 @@ class Batcher:
         translator = jobs[0].translator
         n_lines = [len(job.lines) for job in jobs]
         # `watch` shows each step to the clients, and ends the search when all of them have disconnected.
-        # A background engine cannot be watched. With `show`, the translator may use torch instead.
+        # An engine that searches in the background cannot be watched, so with `show`, the translator uses torch.
         is_watched = jobs[0].show is not None or not self.engine.in_background
 
         def watch(texts_so_far: Callable[[], list[str]]) -> None:

@@ -188,8 +188,8 @@ class Masked:
     ) -> "Masked":
         """Replace spans that match a pattern, and words with unknown characters, by symbols.
 
-        If there are too few symbols, known numbers stay, and other spans are removed. A model would garble such a span
-        and the words around it. Unknown characters outside of words are always removed.
+        If there are too few symbols, numbers that the model can read stay, and all other spans are removed: a model
+        garbles text of an unknown kind. Unknown characters outside of words are always removed.
 
         Args:
             text: the text to mask.

@@ -226,7 +226,8 @@ def fit_limit(config: Config, corpora: Sequence[PieceCounts], base: Config | Non
     if "max_length_a" in config.decode.model_fields_set:
         slope = config.decode.max_length_a
 
-    # 2. Compute the intercept. A pair needs target length - ⌈slope * source length⌉. Ignore the `n_outliers` largest.
+    # 2. Compute the intercept that each pair needs: target length - ⌈slope * source length⌉. Ignore the `n_outliers`
+    # pairs that need the largest.
     source = np.concatenate([corpus.source for corpus in corpora]) + 1
     target = np.concatenate([corpus.target for corpus in corpora]) + 1
     sorted_needed = np.sort(target - np.ceil(slope * source))

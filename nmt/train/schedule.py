@@ -1,4 +1,4 @@
-"""The learning rate and the prediction rate, as functions of the step and of the spent budget."""
+"""The learning rate, and the rate of predicted tokens in scheduled sampling, by the step and the spent budget."""
 
 from nmt.config import TrainSettings
 

@@ -221,7 +221,7 @@ class DocumentTranslation:
     def units_of(self, parts: Sequence[Part], markup: Format, first: int) -> list[Unit]:
         """Return the units of a text, numbered from `first`. In plain text, the number of a unit is its line number.
 
-        So a text gets the same random seeds and messages as the lines that `nmt translate` reads.
+        Random seeds and messages depend on this number. With it, a document is translated as the same lines are.
         """
         units = []
         number = first

@@ -164,8 +164,8 @@ class Placement:
     def cuts_a_word(self, element: Element, span: Span, words: range) -> bool:
         """Return whether a copied element at this target span splits a word that it may not split.
 
-        It may split a word that is linked to the element, as in l'`option`. An edge that splits a source word may also
-        split any target word.
+        A split is allowed in two cases: the word is linked to the element, as in l'`option`, or the same edge of the
+        element splits a word in the source.
         """
         start, end = span
         first, last = words[0], words[-1]

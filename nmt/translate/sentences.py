@@ -77,8 +77,8 @@ class Sentences(Step):
             n_bests = [sentence.hypotheses for sentence in sentences]
             hypotheses = joined(n_bests, self.options)
             whole = Translation(unit.text, hypotheses, unit.number, sentences=spans)
-            # 2. Keep each sentence with its translation. `unit` has the original text, which later steps may have
-            # changed in `sentence`.
+            # 2. Keep each sentence with its translation. The text comes from the unit, because later steps may have
+            # changed the text of `sentence`.
             for (start, end), sentence in zip(spans, sentences, strict=True):
                 whole.sentence_pairs.append((unit.text[start:end], sentence.text))
             restored.append(whole)

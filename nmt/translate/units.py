@@ -33,7 +33,9 @@ class Unit:
 
 @dataclass
 class TextHypothesis(Hypothesis):
-    """A hypothesis with its pieces and its text. A text of several search requests has an EOS for each of them."""
+    """A hypothesis with its pieces and its text. If the text was translated in several search
+    requests, `tokens` has an EOS at the end of each request.
+    """
 
     pieces: list[str]  # empty without `SearchOptions.scores`
     text: str
