@@ -27,8 +27,7 @@ def test_version() -> None:
 
 def test_help_has_a_short_name() -> None:
     short = run_nmt("-h")
-    long = run_nmt("--help")
-    assert short.stdout == long.stdout
+    assert short.stdout == run_nmt("--help").stdout
 
 
 def test_help_lists_all_commands_and_begins_with_the_four_of_the_mission() -> None:

@@ -21,8 +21,7 @@ def test_a_config_is_written_that_trains(tmp_path: Path) -> None:
         (tmp_path / f"{TEXT}.{language}").write_bytes(b"".join(lines))
     done = run_nmt("init", f"{TEXT}.zh", f"{TEXT}.en", "--minutes", 0.05, cwd=tmp_path)
     assert "240 pairs to train on" in err_lines(done)[0]
-    config = load_config(tmp_path / "zh-en.yaml")
-    assert config.train.max_minutes == 0.05
+    assert load_config(tmp_path / "zh-en.yaml").train.max_minutes == 0.05
     assert "expected" in (tmp_path / "zh-en.yaml").read_text(encoding="utf-8")
     assert not (tmp_path / "runs").exists()
     # It trains, and is not overwritten.

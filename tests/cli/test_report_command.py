@@ -19,8 +19,7 @@ def test_the_report_of_the_newest_run_is_written_into_it(five_run: FiveRun, tmp_
 
 def test_the_report_of_two_runs_is_written_into_a_file(five_home: Path, tmp_path: Path) -> None:
     page = tmp_path / "two.html"
-    done = run_in(five_home, f"report runs/five runs/five --no-evaluate -o {page}")
-    assert out_lines(done) == []
+    assert out_lines(run_in(five_home, f"report runs/five runs/five --no-evaluate -o {page}")) == []
     assert '"evaluation":null' in page.read_text()
 
 

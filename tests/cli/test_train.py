@@ -69,8 +69,7 @@ def test_train_fresh_moves_the_old_run_aside_and_keeps_a_link(five_run: FiveRun,
     assert file_bytes(aside) == before
     assert link.is_symlink()
     assert RunDirectory(run).newest_step() == 2
-    manifest = RunDirectory(run).read_manifest()
-    assert manifest["seed"] == 7
+    assert RunDirectory(run).read_manifest()["seed"] == 7
 
 
 def test_train_resumes_with_the_tokenizer_of_its_checkpoint(

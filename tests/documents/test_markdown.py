@@ -47,8 +47,7 @@ def test_a_paragraph_becomes_one_line() -> None:
 
 
 def test_entities_become_characters() -> None:
-    written = echoed("a \\*b\\* snake_case &amp; x < y", MARKDOWN)
-    assert written == "A \\*B\\* SNAKE_CASE & X < Y"
+    assert echoed("a \\*b\\* snake_case &amp; x < y", MARKDOWN) == "A \\*B\\* SNAKE_CASE & X < Y"
     assert echoed("der {{ &lt;b&gt; }} da", MARKDOWN) == "DER {{ \\<b> }} DA"
 
 

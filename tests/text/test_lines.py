@@ -55,8 +55,7 @@ def test_one_carriage_return_is_dropped() -> None:
 
 
 def test_one_bom_of_the_first_line_is_dropped() -> None:
-    content = "\ufeffa\n\ufeffb\n".encode()
-    assert decoded(content) == ["a", "\ufeffb"]
+    assert decoded("\ufeffa\n\ufeffb\n".encode()) == ["a", "\ufeffb"]
     assert decoded(BOM + BOM + b"a") == ["\ufeffa"]
 
 

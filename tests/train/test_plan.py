@@ -137,19 +137,16 @@ def test_what_is_chosen_is_checked_with_what_was_set() -> None:
 
 
 def test_validations_come_once_an_epoch() -> None:
-    config = fit_validation(config_of(), 350)
-    assert config.train.validate_every == 350
+    assert fit_validation(config_of(), 350).train.validate_every == 350
 
 
 @pytest.mark.parametrize(("steps", "every"), [(1, 100), (90_000, 4000)])
 def test_the_interval_between_validations_has_limits(steps: int, every: int) -> None:
-    config = fit_validation(config_of(), steps)
-    assert config.train.validate_every == every
+    assert fit_validation(config_of(), steps).train.validate_every == every
 
 
 def test_an_interval_that_was_set_stays() -> None:
-    config = config_of(train={"validate_every": 3})
-    assert fit_validation(config, 350).train.validate_every == 3
+    assert fit_validation(config_of(train={"validate_every": 3}), 350).train.validate_every == 3
 
 
 def test_the_list_of_settings_says_which_are_fitted() -> None:
@@ -199,8 +196,7 @@ def test_little_time_gets_a_smaller_model_and_the_epochs_that_fit() -> None:
     assert plan.expected_minutes <= minutes
     assert plan.dropout < usual.dropout, "few epochs cannot overfit"
     # One epoch is the least.
-    shortest = fit_machine(corpus_size(150_000), 0.001, seconds)
-    assert shortest.n_epochs == 1
+    assert fit_machine(corpus_size(150_000), 0.001, seconds).n_epochs == 1
 
 
 @pytest.mark.parametrize("minutes", [None, 0.1, 10.0, 10_000.0])
@@ -227,8 +223,7 @@ def test_two_scripts_get_a_vocabulary_each() -> None:
     assert joint.joint
     assert not separate.joint
     both = fit_machine(joint, None, seconds)
-    each = fit_machine(separate, None, seconds)
-    assert each.vocab_size == both.vocab_size / 2
+    assert fit_machine(separate, None, seconds).vocab_size == both.vocab_size / 2
 
 
 def test_a_vocabulary_holds_all_characters_and_bytes() -> None:
@@ -268,10 +263,8 @@ def test_every_training_pair_can_be_written_with_room_to_spare(pairs: list[tuple
 
 def test_coarse_source_pieces_raise_the_slope() -> None:
     # 30 target and 6 source tokens, EOS counted, times 1.5.
-    coarse = limit_of((1, 9), (3, 19))
-    assert coarse.decode.max_length_a == 7.5
-    fine = limit_of((9, 1), (19, 3))
-    assert fine.decode.max_length_a == 1.5
+    assert limit_of((1, 9), (3, 19)).decode.max_length_a == 7.5
+    assert limit_of((9, 1), (19, 3)).decode.max_length_a == 1.5
 
 
 def test_of_several_corpora_that_with_the_longest_translations_counts() -> None:
@@ -303,8 +296,7 @@ def test_of_fewer_pairs_each_one_counts() -> None:
 
 
 def test_a_limit_that_was_set_is_not_fitted() -> None:
-    config = limit_of((1, 100), max_length_a=0.0, max_length_b=7)
-    assert longest(config, 50) == 6
+    assert longest(limit_of((1, 100), max_length_a=0.0, max_length_b=7), 50) == 6
 
 
 def test_the_part_of_a_limit_that_was_not_set_is_fitted() -> None:
@@ -325,11 +317,9 @@ def test_the_limit_of_the_model_that_training_starts_from_is_the_least() -> None
 def test_a_model_of_lines_of_several_sentences_translates_whole_lines(n_several: int, whole_lines: bool) -> None:
     lines = ["A dog runs."] * 100
     lines[:n_several] = ["A dog runs. It is red."] * n_several
-    config = fit_sentences(config_of(), lines)
-    assert config.decode.whole_lines is whole_lines
+    assert fit_sentences(config_of(), lines).decode.whole_lines is whole_lines
 
 
 def test_whole_lines_that_the_user_has_set_stay() -> None:
     config = config_of(decode={"whole_lines": False})
-    fitted = fit_sentences(config, ["A dog runs. It is red."])
-    assert not fitted.decode.whole_lines
+    assert not fit_sentences(config, ["A dog runs. It is red."]).decode.whole_lines

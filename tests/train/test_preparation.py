@@ -220,8 +220,7 @@ def test_a_mixed_in_corpus_without_a_pair_that_fits_is_refused(files: Files) -> 
 
 def test_a_corpus_that_can_be_downloaded_is_not_found(files: Files) -> None:
     absent = {"source": "news.de", "target": "news.en", "root": "tatoeba-deu-eng"}
-    error = refused(files.config(train=absent))
-    assert "nmt download tatoeba-deu-eng" in error.hint
+    assert "nmt download tatoeba-deu-eng" in refused(files.config(train=absent)).hint
 
 
 BLANK = ["", "a"], ["x", " "]
@@ -340,8 +339,7 @@ def test_a_corpus_that_changes_in_reading_is_refused(files: Files, monkeypatch: 
         assert str(refused(config)) == "a file of the corpus has changed while it was read"
     # Nothing of it is in the cache.
     file.write_bytes(content)
-    train = read_corpus(config).train
-    assert [pair.source for pair in train] == SOURCES
+    assert [pair.source for pair in read_corpus(config).train] == SOURCES
 
 
 def test_many_parts_are_as_one(files: Files, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:

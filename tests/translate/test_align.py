@@ -73,8 +73,7 @@ def test_links_are_best_in_either_direction() -> None:
 
 def test_without_weight_there_is_no_link() -> None:
     matrix = np.array([[0.9, 0.1, 0.0], [0.0, 0.8, 0.7], [0.0, 0.0, 0.0]])
-    linked = links(matrix)
-    assert linked == [(0, 0), (1, 1), (1, 2)]
+    assert links(matrix) == [(0, 0), (1, 1), (1, 2)]
 
 
 # --- scores -----------------------------------------------------------------------------------------------

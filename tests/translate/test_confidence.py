@@ -136,8 +136,7 @@ def test_a_model_without_a_calibration_takes_probabilities(figures: object) -> N
 
 @pytest.mark.parametrize("damaged", [None, 3, [1.0, 0.5]], ids=str)
 def test_a_damaged_calibration_is_ignored(damaged: object) -> None:
-    progress = {"best_figures": {"confidence": damaged}}
-    assert Calibration.of(progress) == Calibration()
+    assert Calibration.of({"best_figures": {"confidence": damaged}}) == Calibration()
 
 
 # --- doubts -----------------------------------------------------------------------------------------------
