@@ -7,15 +7,13 @@ from types import SimpleNamespace
 from typing import Any, cast
 from unittest import mock
 
-import numpy as np
-
 from nmt.documents.markup import Format
-from nmt.translate.align import Matrix, WordPair
 from nmt.translate.documents import translate_path
 from nmt.translate.markup import MarkupTranslator
 from nmt.translate.options import TranslationOptions
+from nmt.translate.placement import TaggedPair
 from nmt.translate.sentences import Sentences
-from nmt.translate.tags import Tags
+from nmt.translate.tags import Tags, within
 from nmt.translate.translator import Translator
 from nmt.translate.units import TextHypothesis, Translation, Unit
 
@@ -48,20 +46,23 @@ class Echo:
         yield from self.start(list(units), self.options, 1).result()
 
 
-def in_order(_engine: object, _tokenizers: object, pairs: Iterable[WordPair], *_: object) -> list[Matrix]:
-    """Stand in for `align_for_markup`: link each source word to the target word at its offset."""
-    all_scores = []
-    for source, target in pairs:
-        target_starts = [start for start, _ in target.spans]
-        scores = np.zeros((len(source.spans), len(target_starts)), np.float32)
-        for s, (start, _end) in enumerate(source.spans):
-            if target_starts:
-                scores[s, bisect_right(target_starts, start) - 1] = 1
-        all_scores.append(scores)
-    return all_scores
+def in_order(_engine: object, _tokenizers: object, pairs: Iterable[TaggedPair]) -> None:
+    """Stand in for `align_words`: link each source word to the target word at its offset in the sentence."""
+    for pair in pairs:
+        for source_span, target_span in pair.sentences:
+            source = within(pair.source, pair.source_words, source_span)
+            target = within(pair.target, pair.target_words, target_span)
+            target_starts = [start for start, _ in target.words.spans]
+            for s, (start, _end) in zip(source.indices, source.words.spans, strict=True):
+                if target_starts:
+                    t = target.indices[bisect_right(target_starts, start) - 1]
+                    pair.links.append((s, t))
+                    pair.shares[t][s] = 1.0
+        for shares in pair.shares:
+            shares.update(dict.fromkeys(shares, 1 / max(len(shares), 1)))
 
 
-@mock.patch("nmt.translate.tags.align_for_markup", in_order)
+@mock.patch("nmt.translate.tags.align_words", in_order)
 def echoed(text: str, markup: Format, change: Change = str.upper) -> str:
     """A piece of markup, translated."""
     translator = MarkupTranslator(cast(Translator, Echo(change)), markup)
@@ -69,7 +70,7 @@ def echoed(text: str, markup: Format, change: Change = str.upper) -> str:
     return translation.text
 
 
-@mock.patch("nmt.translate.tags.align_for_markup", in_order)
+@mock.patch("nmt.translate.tags.align_words", in_order)
 def echo_file(source: Path, output: Path, change: Change = str.upper, **arguments: Any) -> list[str]:
     """Translate a document, and return its sentences."""
     echo = Echo(change)

@@ -103,7 +103,7 @@ def check_letters(suffix: str, content: bytes, new: bytes) -> None:
         assert before == after, message
 
 
-@mock.patch("nmt.translate.tags.align_for_markup", in_order)
+@mock.patch("nmt.translate.tags.align_words", in_order)
 def echo(suffix: str, content: bytes) -> bytes:
     """Translate a document to its own words."""
     column = "b" if suffix == ".csv" else ""
@@ -123,7 +123,7 @@ def document(suffix: str, content: bytes) -> None:
     check_letters(suffix, new, echo(suffix, new))
 
 
-@mock.patch("nmt.translate.tags.align_for_markup", in_order)
+@mock.patch("nmt.translate.tags.align_words", in_order)
 def markup(kind: Format, content: bytes) -> None:
     text = re.sub("[。！？]", ".", content.decode(errors="replace"))
     translator = MarkupTranslator(cast(Translator, Echo()), kind)

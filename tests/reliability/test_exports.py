@@ -44,7 +44,7 @@ def without_transformers(monkeypatch: pytest.MonkeyPatch) -> None:
     """
     monkeypatch.setitem(sys.modules, "transformers", None)
     monkeypatch.setattr(Translator, "unknown", lambda *_: set())
-    monkeypatch.setattr(tags, "align_for_markup", in_order)
+    monkeypatch.setattr(tags, "align_words", in_order)
 
 
 # --- interruptions ----------------------------------------------------------------------------------------
