@@ -17,8 +17,7 @@ def language_code(name: str) -> str:
     """Return the BCP 47 code of a language, or "" if `name` names no language.
 
     Reads codes of BCP 47, ISO 639-1 and ISO 639-3, such as de, deu and zh-Hant, codes of FLORES, such as deu_Latn, and
-    Marian's tags, such as `>>deu<<`. A script that is usual for the language is left out: deu_Latn
-    gives de.
+    Marian's tags, such as `>>deu<<`. A script that is usual for the language is left out: deu_Latn gives de.
     """
     import langcodes
 

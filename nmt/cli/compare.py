@@ -56,20 +56,20 @@ def compare(
     # Files of translations can be compared without the source lines.
     if not test_set.sources and any(map(is_model, systems)):
         raise InputError("a model needs the source lines", hint="add --src FILE")
-    # 2. Read or make the translations of each system.
+    # 2. Read or make the translations of each system. Files are read before a model translates, which takes long.
+    given = {path: list(iter_lines([path])) for path in systems if not is_model(path)}
     outputs = []
     language = language_of_file(ref[0]) if ref else ""
     for path in systems:
         if is_model(path):
-            paths = options.model_paths([path], always_log=True)
-            translator = options.load_translator(paths, device, engine=engine, languages=None)
+            options.model_paths([path], always_log=True)
+            translator = options.load_translator([path], device, engine=engine, languages=None)
             # -l applies only to the models with several directions.
             translator = translator.to(languages if translator.tokenizers.source.targets else "")
-            search = search_for_scores(translator, beam)
-            hypotheses = translate_all(translator, test_set.sources, search, batch_size)
+            hypotheses = translate_all(translator, test_set.sources, search_for_scores(translator, beam), batch_size)
             language = translator.target_language or language
         else:
-            hypotheses = list(iter_lines([path]))
+            hypotheses = given[path]
         check_references(test_set.references, hypotheses, f"lines in {path}")
         outputs.append(hypotheses)
     # 3. Compare the translations.

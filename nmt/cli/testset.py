@@ -64,7 +64,7 @@ def configured_test_set(configs: "Sequence[Config]") -> TestSet:
             corpora.append(corpus)
             paths.append(corpus_paths(config, corpus))
     if not corpora:
-        raise InputError("--ref is missing, and no run names a data.test", hint="for models, give --src, too")
+        raise InputError("--ref is missing, and no run names a data.test", hint="give --ref, for models also --src")
     # Refuse different test sets, because scores on different test sets cannot be compared.
     if any(other != paths[0] for other in paths):
         raise InputError("the runs name different test sets", hint="give --src and --ref")

@@ -34,7 +34,7 @@ MAX_BYTES = 200_000_000  # maximum size of a file, compressed or not; no text of
 RETRY = "repeat the command, which keeps the files that are complete; or name a server with a copy: --mirror URL"
 
 
-def download(corpus: Corpus, path: Path, names: Iterable[str], *, mirror: str = "", quiet: bool = False) -> list[str]:
+def download(corpus: Corpus, path: Path, names: Iterable[str], *, mirror: str, quiet: bool) -> list[str]:
     """Download the named files that the directory `path` lacks. Return the names of the written files.
 
     If one file of a split corpus is missing, all its files are written again.
@@ -114,7 +114,7 @@ def mirrored(url: str, mirror: str) -> str:
     return f"{mirror.rstrip('/')}/{url.removeprefix('https://')}" if mirror else url
 
 
-def fetch(url: str, *, quiet: bool = False) -> bytes:
+def fetch(url: str, *, quiet: bool) -> bytes:
     """Return the content at a URL. Shows a progress bar if stderr is a terminal.
 
     Raises DownloadError if the URL cannot be fetched, or the content is larger than `MAX_BYTES`.

@@ -61,7 +61,7 @@ class Examined:
     unrelated: Feature  # the same for some source lines with target lines far away
 
 
-def learn_usual(source: list[str], target: list[str], declared: tuple[str, str] = ("", "")) -> Usual:
+def learn_usual(source: list[str], target: list[str], declared: tuple[str, str]) -> Usual:
     """Learn what is usual from a sample of pairs.
 
     `declared` are py3langid's labels of the declared languages, or "" if unknown.

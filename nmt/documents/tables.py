@@ -67,7 +67,7 @@ def read_string(parser: Parser, text: str, escape: Callable[[str], str] = str) -
                 parser.write(escape(raw), raw)
 
 
-def parse_csv(text: str, column: str, title: object = "") -> list[Part]:
+def parse_csv(text: str, column: str, title: object) -> list[Part]:
     """Return the parts of a CSV file (RFC 4180). The segments are the fields of one column.
 
     Args:

@@ -292,9 +292,9 @@ def json_lines(file: Path) -> Iterator[dict[str, Any]]:
                 yield line
 
 
-def newest_model(root: Path = Path("runs")) -> Path | None:
-    """Return the model file under `root` that was written last, or None if there is no model file."""
-    files = [file for file in root.glob("**/model.safetensors") if file.is_file()]
+def newest_model() -> Path | None:
+    """Return the model file under runs/ that was written last, or None if there is no model file."""
+    files = [file for file in Path("runs").glob("**/model.safetensors") if file.is_file()]
     return max(files, key=lambda file: file.stat().st_mtime_ns, default=None)
 
 

@@ -14,13 +14,11 @@ IN_CJK, FROM_CJK = regex.compile(CJK_END), regex.compile(CJK_START)
 MAX_MARKS = 20  # maximum number of punctuation marks at the end of a sentence, for `join_sentences`
 CONTINUES = regex.compile(CONTINUATION)
 CLUSTER = regex.compile(r"\X")
-LAST_WORD = regex.compile(
-    r"((?:\w+\.)*(\w+))\Z"
-)  # the word at the end of a text, and its part after the last full stop
+# The word at the end of a text, and its part after the last full stop.
+LAST_WORD = regex.compile(r"((?:\w+\.)*(\w+))\Z")
 MAX_ABBREVIATION = 30  # maximum length of an abbreviation, in characters
-INNER_WORD = regex.compile(
-    r"(?<!\S)[^\w\s]*([^\W\d](?:[^\W\d]|\.)*?)(\.?)[^\w\s.]*(?=\s)"
-)  # a word that is not the last of its line, and its full stop
+# A word that is not the last of its line, and its full stop; and the last word of a line.
+INNER_WORD = regex.compile(r"(?<!\S)[^\w\s]*([^\W\d](?:[^\W\d]|\.)*?)(\.?)[^\w\s.]*(?=\s)")
 FINAL_WORD = regex.compile(r"(?<!\S)([^\W\d](?:[^\W\d]|\.)*?)\W*\Z")
 # Abbreviations with at least two letters. A single letter before a full stop always counts as an abbreviation. CLDR's
 # lists are not used: on the news of 28 languages they give a lower F1 than no list, because they match parts of words.

@@ -269,7 +269,7 @@ def log_training(session: Session, progress: Progress, n_replicas: int) -> None:
     log.info("%s: %s, %s on %s, %s", session.run.path, sizes, precision, model.device, processes)
 
 
-def train_along(config: Config, *, device: str = "auto") -> None:
+def train_along(config: Config, *, device: str) -> None:
     """Train as a rank other than 0, after rank 0 has prepared the run and written its files."""
     with ranks_joined():  # waits until rank 0 has prepared the corpus and the tokenizers
         log.setLevel(logging.ERROR)  # only rank 0 reports progress

@@ -96,6 +96,7 @@ UNSUITABLE = {  # arguments -> part of the error message
     "empty empty --ref empty": "nothing to compare: empty is empty",
     "a.en HOME/runs/five --ref ref.en": "a model needs the source lines",
     "a.en b.en --ref HOME/train.en": "lines in a.en but 5 lines in reference 1",
+    "HOME/runs/five missing.en --src HOME/train.zh --ref HOME/train.en": "cannot read missing.en",
 }
 
 

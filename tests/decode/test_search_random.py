@@ -23,7 +23,7 @@ from nmt.text import EOS, UNK
 from nmt.text.batches import pad_source
 
 N_MODELS = soak(32, 1000)
-N_BATCHES = 2  # per model: steps traced in the first batch must be correct in the second
+N_BATCHES = 2  # per model
 WORK = 60  # about beams x sentences x target tokens of a batch, the number of the reference's forward passes
 VOCABULARIES = [5, 7, 23, GROUP - 1, GROUP, GROUP + 1, 2 * GROUP, 150, 700]
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from nmt.documents.markup import Format
 from nmt.documents.tables import JSON, PO, parse_csv
 
-CSV = Format(partial(parse_csv, column="text"), str)
+CSV = Format(partial(parse_csv, column="text", title=""), str)
 
 # --- JSON -------------------------------------------------------------------------------------------------
 
