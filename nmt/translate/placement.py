@@ -146,13 +146,15 @@ class Placement:
         if element.verbatim is None or not content.strip():
             return None
         # Equal elements are found one after the other, from left to right.
-        first_character = max(search_from[content], parent.start)
-        for match in regex.compile(regex.escape(content)).finditer(self.pair.target, first_character, parent.end):
-            search_from[content] = match.end()
-            # The match must not overlap another element. `cuts_a_word` tells which words it may split.
-            words = self.overlapped_words(match.span())
-            if free.issuperset(words) and not self.cuts_a_word(element, match.span(), words):
-                return PlacedElement(element, words, match.start(), match.end())
+        start = self.pair.target.find(content, max(search_from[content], parent.start), parent.end)
+        while start >= 0:
+            end = start + len(content)
+            search_from[content] = end
+            # The found text must not overlap another element. `cuts_a_word` tells which words it may split.
+            words = self.overlapped_words((start, end))
+            if free.issuperset(words) and not self.cuts_a_word(element, (start, end), words):
+                return PlacedElement(element, words, start, end)
+            start = self.pair.target.find(content, end, parent.end)
         return None
 
     def overlapped_words(self, span: Span) -> range:
@@ -223,9 +225,9 @@ class Placement:
         for t in range(start, max(targets) + 1):
             # The word belongs to the element if all of its links are to words of the element.
             sources = self.linked_sources[t]
-            n_own = sum(s in own_words for s in sources)
+            n_own = bisect_left(sources, own_words.stop) - bisect_left(sources, own_words.start)
             is_own = n_own > 0 and n_own == len(sources)
-            share = sum(share for s, share in self.pair.shares[t].items() if s in own_words)
+            share = self.share_of(own_words, t)
             # Words of other elements end an interval.
             if t in free and (is_own or not only_own):
                 total += share - 0.5
@@ -236,6 +238,13 @@ class Placement:
             if total < 0:
                 start, total = t + 1, 0.0
         return best
+
+    def share_of(self, own_words: range, target_word: int) -> float:
+        """Return p(`own_words` | target word). The loop is over words or shares, whichever are fewer."""
+        shares = self.pair.shares[target_word]
+        if len(own_words) < len(shares):
+            return sum(shares.get(s, 0.0) for s in own_words)
+        return sum(share for s, share in shares.items() if s in own_words)
 
     def position(self, element: Element, words: range) -> int:
         """Return the target position of an element without linked words. `words` are the target words of its parent.
