@@ -17,6 +17,7 @@ from re import _parser as expressions  # type: ignore[attr-defined]
 from typing import Any
 
 import pytest
+import regex
 from conftest import soak
 
 import nmt
@@ -106,17 +107,45 @@ def test_long_inputs_are_read_in_linear_time(name: str, before: str, repeated: s
 
 # Expressions that are matched at one place only, in a few characters, or with well-formed texts.
 MATCHED = {"ADDRESS_OR_BRANCHES", "BEFORE_CLAUSE", "BEGINS_WITH_TIME", "DECIMAL", "ENCODING", "FRONT_MATTER"}
+MATCHED |= {"FROM_CJK", "LAST_WORD"}  # the latter is searched in some characters only
 MATCHED |= {"JSON_KEY_END", "JSON_STRING", "PO_FUZZY", "PO_LINE", "POSITION_AND_DASH", "SPEAKER", "TIMES", "TOKEN"}
 ROOMS = ("nmt.config", "nmt.corpus", "nmt.documents", "nmt.text", "nmt.translate")  # which read text
 
 
-def expressions_of_rooms() -> dict[re.Pattern[str], str]:
+# Parts of texts, for expressions of the library regex.
+REPEATED = [
+    "a",
+    ". ",
+    "。",
+    '."',
+    "a. A",
+    "。 ",
+    "“",
+    "。「",
+    "[",
+    "{",
+    "{{ ",
+    "<a",
+    "0",
+    "0.",
+    " ",
+    "'",
+    "a-",
+    "⟦1",
+    "क",
+    "ก",
+    "http://",
+    "a@",
+]
+
+
+def expressions_of_rooms(kind: type) -> dict[Any, str]:
     """Every regular expression, and its name."""
-    named: dict[re.Pattern[str], str] = {}
+    named: dict[Any, str] = {}
     for module in pkgutil.walk_packages(nmt.__path__, "nmt."):
         if module.name.startswith(ROOMS):
             values = vars(import_module(module.name))
-            named |= {value: name for name, value in values.items() if isinstance(value, re.Pattern)}
+            named |= {value: name for name, value in values.items() if isinstance(value, kind)}
     return named
 
 
@@ -161,7 +190,7 @@ def characters(items: Any) -> Iterator[str]:
             yield chr(argument[0])
 
 
-def seconds_to_search(expression: re.Pattern[str], text: str) -> float:
+def seconds_to_search(expression: Any, text: str) -> float:
     start = time.process_time()
     expression.findall(text)
     return time.process_time() - start
@@ -191,8 +220,17 @@ def slow_text(expression: re.Pattern[str]) -> tuple[str, str, str] | None:
 
 def test_expressions_take_linear_time() -> None:
     """Search with every regular expression of the rooms that read text, in texts that repeat a part of a match."""
-    named = expressions_of_rooms()
+    named = expressions_of_rooms(re.Pattern)
     assert len(named) > 40
     for expression, name in named.items():
         if name not in MATCHED and expression is not TAG:
             assert slow_text(expression) is None, name
+
+
+@pytest.mark.parametrize("repeated", REPEATED)
+def test_expressions_of_the_library_regex_take_linear_time(repeated: str) -> None:
+    named = expressions_of_rooms(regex.Pattern)
+    assert len(named) > 20
+    for expression, name in named.items():
+        if name not in MATCHED:
+            assert seconds_to_search(expression, repeated * (20_000 // len(repeated)) + "\x01") < 0.5, name
