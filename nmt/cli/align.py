@@ -23,7 +23,7 @@ def align(
     """Align words by the model's attention.
 
     Prints one line per pair, such as 0-0 1-2. The link 0-2 joins the first source word and the third target word. White
-    space separates words; in a text without any, each character of an unspaced script is a word.
+    space separates words; in a text without any, each syllable of an unspaced script is a word.
     """
     translator = options.load_translator(model, device, languages=languages)
     from nmt.text.words import WordText

@@ -38,7 +38,8 @@ _KILLER = r"\p{L}\p{InSC=Tone_Mark}*+\p{InSC=Pure_Killer}|\p{L}\p{M}*\p{InSC=Con
 _SILENT = rf"(?:(?={_KILLER})\X{_VOWELS_AFTER})*+"
 _TIBETAN = r"(?:(?=\p{Tibetan})[\p{L}\p{M}])++"
 _CLUSTER = rf"(?=(?!\s){UNSPACED_CHARACTER}){_VOWEL_BEFORE}*+\X{_VOWELS_AFTER}{_SILENT}"
-SYLLABLE = rf"{_TIBETAN}[\u0f0b\u0f0c]?|{_CLUSTER}"
+SYLLABLE_MARKS = "\u0f0b\u0f0c"  # the marks at the end of Tibetan syllables
+SYLLABLE = rf"{_TIBETAN}[{SYLLABLE_MARKS}]?|{_CLUSTER}"
 PLAIN_WORD = rf"{SYLLABLE}|{WORD_CHARACTER}+"
 WORD_OR_MARK = rf"{PLAIN_WORD}|[^\w\s]"
 WORD_OR_CHARACTER = rf"{PLAIN_WORD}|(?s:.)"
