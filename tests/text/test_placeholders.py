@@ -64,7 +64,6 @@ INSERTED = {
     "Hallo |Welt.": "Hallo {x} Welt.",
     "Hallo|.": "Hallo {x}.",
     "你|好。": "你{x}好。",
-    "ปลา|ทู": "ปลา{x}ทู",
     "ལྷ་|ས།": "ལྷ་{x}ས།",
     "(|Welt)": "({x} Welt)",
     "|": "{x}",
