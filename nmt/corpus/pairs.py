@@ -18,13 +18,14 @@ MIN_LONGER = 20  # characters; if both texts are shorter, any length ratio is ri
 SHORT_PARTNER = 1.5  # minimum absolute z-score of the length ratio if a text is cut off
 MIN_CUT_OFF_EVIDENCE = 5.5  # nats; minimum evidence that a text is cut off
 LONG_NUMBER = 4  # minimum number of digits of a long number, such as a year or a sum of money
+MAX_CLOCK = 2  # maximum number of digits before the decimals of a number that may be a time
 MAX_NAME = 4  # maximum number of words of a name
 MIN_NO_WORDS = 5  # characters; `has_no_words` does not judge shorter texts
 
 # A number in digits of any script. A space may separate groups of three digits.
-NUMBER = re.compile(r"(?:\d{1,3}(?:[ \xa0\u2009\u202f]\d{3})+(?!\d)|\d+)(?:[.,:’'٫٬]\d+)*")
+NUMBER = re.compile(r"(?:\d{1,3}(?:[ \xa0\u2009\u202f]\d{3})+(?!\d)|\d+)(?:[.,:’'٫٬．，：]\d+)*")
 DIGIT = re.compile(r"\d")
-DECIMAL = re.compile(r"(.*)[.,٫](\d{1,2})")
+DECIMAL = re.compile(r"(.*)[.,٫．，](\d{1,2})")
 # All kinds of placeholder but the last, which is numbers. The first pattern also finds %(name)s before a grammatical
 # ending, as in Esperanto and Uzbek.
 PLACEHOLDER = re.compile("|".join([r"%\(\w+\)[-+0#]*+\d*(?:\.\d+)?[sdifguxc@]", *KINDS[:-1]]))
@@ -75,17 +76,24 @@ def numbers_differ(source: str, target: str) -> bool:
 
 
 def has_long_number(numbers: Iterable[str]) -> bool:
-    return any(len(number) >= LONG_NUMBER for number in numbers)
+    return any(len(number.replace(".", "")) >= LONG_NUMBER for number in numbers)
 
 
 def digits(number: str) -> str:
-    """Return a number in ASCII digits, without separators, leading zeros, or zeros at the end of the decimals."""
+    """Return a number in ASCII digits, without group separators, leading zeros, or zeros at the end of the decimals.
+
+    A full stop is before the decimals, except in a short number. This may be a time, such as 12:45, 12.45 or 1245.
+    """
     if not number.isascii():
         number = DIGIT.sub(lambda digit: str(unicodedata.decimal(digit[0])), number)
-    decimal = DECIMAL.fullmatch(number)
-    if decimal:
-        number = decimal[1] + decimal[2].rstrip("0")
-    return re.sub(r"\D", "", number).lstrip("0")
+    decimals = ""
+    match = DECIMAL.fullmatch(number)
+    if match:
+        number, decimals = match.groups()
+        decimals = decimals.rstrip("0")
+    whole = re.sub(r"\D", "", number).lstrip("0")
+    mark = "." if decimals and len(whole) > MAX_CLOCK else ""
+    return whole + mark + decimals
 
 
 def placeholders_differ(source: str, target: str) -> bool:

@@ -19,7 +19,7 @@ from nmt.text import UNK
 from nmt.text.lines import iter_lines
 from nmt.text.spans import Span, replaced
 from nmt.text.tokenizer import Tokenizer
-from nmt.text.words import CLAUSE_START, UNSPACED_CHARACTER, WORD_OR_MARK
+from nmt.text.words import CLAUSE_START, SYLLABLE_MARKS, UNSPACED_CHARACTER, WORD_OR_MARK
 
 log = logging.getLogger("nmt")
 
@@ -68,12 +68,22 @@ def find_terms(text: str, glossary: Terms) -> list[tuple[Span, str]]:
             if start < last_end:  # this word is part of the last term
                 break
             term = text[start:end]  # the longest candidate comes first
-            if term not in glossary and BEFORE_CLAUSE.search(text, max(start - 10, 0), start):
-                term = term[0].lower() + term[1:]
-            if term in glossary:
-                terms.append(((start, end), glossary[term]))
+            translation = translation_of(term, glossary)
+            if translation is None and BEFORE_CLAUSE.search(text, max(start - 10, 0), start):
+                translation = translation_of(term[0].lower() + term[1:], glossary)
+            if translation is not None:
+                terms.append(((start, end), translation))
                 last_end = end
     return terms
+
+
+def translation_of(term: str, glossary: Terms) -> str | None:
+    """Return the translation of a term, or None. A Tibetan term matches with and without the mark at its end."""
+    bare = term.rstrip(SYLLABLE_MARKS)
+    for form in (term, bare, bare + SYLLABLE_MARKS[0]):
+        if form in glossary:
+            return glossary[form]
+    return None
 
 
 def required_tokens(text: str, glossary: Terms, tokenizer: Tokenizer, room: int, line: int) -> list[list[int]]:

@@ -30,12 +30,16 @@ SPACED_LETTER = rf"[^\W\d_{UNSPACED_SCRIPTS}]"
 WORD_CHARACTER = rf"[^\W{UNSPACED_SCRIPTS}]"  # a letter, mark, digit or underscore of a script with spaces
 
 # Words. In unspaced scripts, each syllable is a word: a Chinese character; a Tibetan syllable with the mark at its end;
-# or a grapheme cluster of UAX #29 with the dependent vowels before and after it, as in Thai, Lao and Burmese.
+# or a grapheme cluster of UAX #29 with the dependent vowels before and after it, as in Thai, Lao and Burmese, and with
+# the consonants after it that have a mark for "no vowel", as the second one in မြန်.
 _VOWEL_BEFORE = r"\p{InPC=Visual_Order_Left}"
 _VOWELS_AFTER = rf"(?:(?!{_VOWEL_BEFORE})[\p{{M}}\p{{InSC=Vowel_Dependent}}])*+"
+_KILLER = r"\p{L}\p{InSC=Tone_Mark}*+\p{InSC=Pure_Killer}|\p{L}\p{M}*\p{InSC=Consonant_Killer}"
+_SILENT = rf"(?:(?={_KILLER})\X{_VOWELS_AFTER})*+"
 _TIBETAN = r"(?:(?=\p{Tibetan})[\p{L}\p{M}])++"
-_CLUSTER = rf"(?=(?!\s){UNSPACED_CHARACTER}){_VOWEL_BEFORE}*+\X{_VOWELS_AFTER}"
-SYLLABLE = rf"{_TIBETAN}[\u0f0b\u0f0c]?|{_CLUSTER}"
+_CLUSTER = rf"(?=(?!\s){UNSPACED_CHARACTER}){_VOWEL_BEFORE}*+\X{_VOWELS_AFTER}{_SILENT}"
+SYLLABLE_MARKS = "\u0f0b\u0f0c"  # the marks at the end of Tibetan syllables
+SYLLABLE = rf"{_TIBETAN}[{SYLLABLE_MARKS}]?|{_CLUSTER}"
 PLAIN_WORD = rf"{SYLLABLE}|{WORD_CHARACTER}+"
 WORD_OR_MARK = rf"{PLAIN_WORD}|[^\w\s]"
 WORD_OR_CHARACTER = rf"{PLAIN_WORD}|(?s:.)"

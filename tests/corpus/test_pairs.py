@@ -1,6 +1,7 @@
 """Faults of a pair: what they are, and what is none."""
 
 import math
+from itertools import combinations
 
 import pytest
 
@@ -10,6 +11,9 @@ DIFFERENT_NUMBERS = {
     "im Jahr 1987": "in 1978",
     "सन् १९८७ में": "in 1978",
     "৪,৫০০ টাকা": "5,400 taka",
+    "88,76,543 रुपये": "8,876,534 rupees",
+    "１２８７．５キロ": "12,875 kilometers",
+    "بمبلغ ٤١٢٫٧٥": "at 41,275",
 }
 EQUAL_NUMBERS = {
     "1.234,50 Euro": "1,234.5 euros",
@@ -26,6 +30,20 @@ EQUAL_NUMBERS = {
     "ราคา ๔,๙๙๐ บาท": "4,990 baht",
     "߁߉߅߈": "1958",
 }
+# One value in the digits and with the separators of several languages.
+ONE_VALUE = [
+    "8876543",
+    "88,76,543",
+    "8.876.543",
+    "८८,७६,५४३",
+    "8 876 543",
+    "８８７６５４３",
+    "8’876’543",
+    "٨٬٨٧٦٬٥٤٣",
+    "༨༨༧༦༥༤༣",
+]
+ONE_DECIMAL = ["1287.5", "1.287,50", "1,287.5", "1 287,5", "１，２８７．５", "١٬٢٨٧٫٥", "१,२८७.५०", "၁,၂၈၇.၅"]
+ONE_TIME = ["17.45", "17:45", "1745", "၁၇:၄၅", "１７：４５"]
 NUMBERS_IN_WORDS = {
     "zwei Hunde": "2 dogs",
     "3 Millionen": "3,000,000",
@@ -43,6 +61,12 @@ def test_different_numbers_are_a_fault(source: str) -> None:
 @pytest.mark.parametrize("source", EQUAL_NUMBERS)
 def test_equal_numbers_are_no_fault_however_they_are_written(source: str) -> None:
     assert_no_fault("numbers", source, EQUAL_NUMBERS[source])
+
+
+@pytest.mark.parametrize("equal", [ONE_VALUE, ONE_DECIMAL, ONE_TIME])
+def test_digits_separators_and_groups_do_not_change_a_value(equal: list[str]) -> None:
+    for source, target in combinations(equal, 2):
+        assert_no_fault("numbers", f"a {source} b", f"c {target} d")
 
 
 @pytest.mark.parametrize("source", NUMBERS_IN_WORDS)

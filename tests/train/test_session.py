@@ -297,6 +297,13 @@ def test_deterministic_is_torchs_deterministic_mode(corpus: Path, monkeypatch: p
     assert os.environ["CUBLAS_WORKSPACE_CONFIG"] == ":16:8"  # a value set by the user is kept
 
 
+def test_a_tokenized_dev_text_is_one_warning(corpus: Path, caplog: pytest.LogCaptureFixture) -> None:
+    for name in ("dev.zh", "dev.en"):
+        write_lines(corpus / name, [name + " ."] * 100)
+    run_training(config_of(corpus, train__max_steps=1))
+    assert caplog.text.count("end in ' .'") == 1
+
+
 def test_the_length_limit_of_the_training_pairs_is_in_the_model_file(corpus: Path) -> None:
     pieces: dict[str, Any] = {"tokenizer__joint": False, "model__tied_embeddings": "decoder"}
     source, target = session.prepare(config_of(corpus, "first", **pieces)).data.ids

@@ -87,7 +87,7 @@ def test_words_are_cut_at_tags() -> None:
     assert words == ["e", "in", "-", "zig’s", "我", "们", "。"]
 
 
-@pytest.mark.parametrize("word", ["हिन्दी", "ko\u0308nnte", "кни\u0301га", "ที่"])
+@pytest.mark.parametrize("word", ["हिन्दी", "ko\u0308nnte", "кни\u0301га", "ที่", "ရောင်း", "ស្ត្រី", "ເກົ່າ", "རྒྱབ་", "בַּיִת"])
 def test_marks_belong_to_their_letters(word: str) -> None:
     assert word_spans(word) == [(0, len(word))]
 
