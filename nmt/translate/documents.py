@@ -13,6 +13,7 @@ from typing import Any
 
 from nmt.config import language
 from nmt.documents import SUFFIXES, ZIPPED
+from nmt.documents.direction import REDIRECTED, is_right_to_left
 from nmt.documents.files import (
     FORMATS,
     MAX_FILE_BYTES,
@@ -198,6 +199,7 @@ class DocumentTranslation:
 
         Raises InputError if a text of the document is damaged.
         """
+        sources, targets = [], []
         for markup in self.formats:
             # 1. Read the units of all texts.
             documents: dict[str, list[Part]] = {}
@@ -211,12 +213,20 @@ class DocumentTranslation:
             if units:
                 for translation in watch(self.translator.translate_lines(units, **self.arguments), len(units)):
                     translations.append(translation)
+                    sources.append(translation.source)
+                    targets.append(translation.text)
                     yield translation
             # 3. Write the translations into the texts. The next format parses the new texts.
             for name, parts in documents.items():
                 n_units = sum(isinstance(part, Segment) for part in parts)
                 self.texts[name] = written(parts, translations[:n_units])
                 del translations[:n_units]
+        # 4. Change the direction of the texts if the translation runs in another one.
+        redirected = REDIRECTED.get(self.suffix)
+        is_reverse = is_right_to_left("".join(targets))
+        if redirected and is_reverse != is_right_to_left("".join(sources)):
+            direction = "rtl" if is_reverse else "ltr"
+            self.texts = {name: redirected(text, direction) for name, text in self.texts.items()}
 
     def units_of(self, parts: Sequence[Part], markup: Format, first: int) -> list[Unit]:
         """Return the units of a text, numbered from `first`. In plain text, the number of a unit is its line number.

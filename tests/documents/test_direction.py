@@ -1,0 +1,56 @@
+"""Marks of the direction in documents that are translated into or from a language that runs from right to left."""
+
+from pathlib import Path
+
+from echo import echo_file
+from test_document_files import DOCUMENT, contents, zip_file
+from test_ooxml import p, r, root
+
+from nmt.documents.direction import redirected_html, redirected_word
+
+PROPERTIES = '<w:pPr><w:pStyle w:val="a"/>{}<w:jc w:val="both"/></w:pPr>'
+FORMAT = '<w:rPr><w:b/>{}<w:lang w:val="he"/></w:rPr>'
+BIDI, RTL = "<w:bidi/>", "<w:rtl/>"
+NEW_RTL = f"<w:rPr>{RTL}</w:rPr>"
+
+
+def test_only_what_runs_from_right_to_left_is_marked() -> None:
+    latin = p(r("PDF"))
+    plain = p(r("ספר", FORMAT.format("")) + r("PDF") + r("אדום"))
+    content = r("ספר", FORMAT.format(RTL)) + r("PDF") + r("אדום", NEW_RTL)
+    expected = f"<w:p><w:pPr>{BIDI}</w:pPr>{content}</w:p>{latin}"
+    assert redirected_word(plain + latin, "rtl") == expected
+    assert redirected_word(expected, "rtl") == expected
+
+
+def test_a_mark_has_its_place_among_the_properties() -> None:
+    plain = p(PROPERTIES.format("") + r("دفتر", FORMAT.format("")))
+    assert redirected_word(plain, "rtl") == p(PROPERTIES.format(BIDI) + r("دفتر", FORMAT.format(RTL)))
+
+
+def test_old_marks_are_removed() -> None:
+    marked = p(PROPERTIES.format(BIDI) + r("book", FORMAT.format(RTL)))
+    assert redirected_word(marked, "ltr") == p(PROPERTIES.format("") + r("book", FORMAT.format("")))
+
+
+def test_the_root_element_of_html_has_the_direction() -> None:
+    assert redirected_html("<html lang='a' dir=ltr><p dir=ltr>", "rtl") == "<html lang='a' dir=\"rtl\"><p dir=ltr>"
+    assert redirected_html("<!doctype html>\n<HTML><body>", "rtl") == '<!doctype html>\n<HTML dir="rtl"><body>'
+    assert redirected_html("<p>a</p>", "rtl") == "<p>a</p>"
+
+
+def in_hebrew(text: str) -> str:
+    return text.translate({ord("a"): "א", ord("b"): "ב"})
+
+
+def test_documents_get_the_direction_of_their_translation(tmp_path: Path) -> None:
+    page, new_page = tmp_path / "a.html", tmp_path / "b.html"
+    page.write_text("<html><p>ab</p></html>")
+    echo_file(page, new_page, in_hebrew)
+    assert new_page.read_text() == '<html dir="rtl"><p>אב</p></html>'
+    echo_file(page, new_page, str.swapcase)
+    assert new_page.read_text() == "<html><p>AB</p></html>"
+
+    letter, new_letter = zip_file(tmp_path / "a.docx", {DOCUMENT: root(p(r("ab")))}), tmp_path / "b.docx"
+    echo_file(letter, new_letter, in_hebrew)
+    assert root(f"<w:p><w:pPr>{BIDI}</w:pPr>{r('אב', NEW_RTL)}</w:p>").encode() in contents(new_letter)
