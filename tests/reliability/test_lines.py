@@ -102,7 +102,7 @@ def test_resume_goes_on_after_the_last_complete_window(five_run: FiveRun, tmp_pa
     n_done = 0
     for number in (signal.SIGKILL, signal.SIGINT)[: soak(1, 2)]:
         with started_nmt(*args, "--resume", "-o", out, cwd=tmp_path, stdin=subprocess.DEVNULL) as process:
-            wait_until(lambda: n_lines(part) > n_done + 1, running=process)  # noqa: B023
+            wait_until(lambda: n_lines(part) > n_done + WINDOW, running=process)  # noqa: B023
             process.send_signal(number)
             process.wait(PATIENCE_S)
         n_done = (n_lines(part) - 1) // WINDOW * WINDOW
