@@ -45,6 +45,7 @@ WORD_OR_MARK = rf"{PLAIN_WORD}|[^\w\s]"
 WORD_OR_CHARACTER = rf"{PLAIN_WORD}|(?s:.)"
 WRITTEN_WORD = rf"{SYLLABLE}|[^\s{UNSPACED_SCRIPTS}]+"  # a word with the punctuation that touches it
 BARE_WORD = r"['’]?\w(.*\w)?"  # the part of a written word from its first to its last letter or digit
+BARE = regex.compile(BARE_WORD)  # compiled here, because `bare_span` is called for each word
 LONG_WORD = rf"(?<!{WORD_CHARACTER}){SPACED_LETTER}{{3,}}(?!{WORD_CHARACTER})"
 CASED_WORD = r"(?<![\w'’])[^\W\d_](?:[\w'’-]*[^\W_])?"  # a word that begins with a letter, with inner hyphens
 # A word with its apostrophes, or a punctuation mark. Tags can be put between two such matches.
@@ -118,8 +119,8 @@ def bare_span(text: str, span: Span) -> Span:
     span.
     """
     start, end = span
-    match = regex.search(BARE_WORD, text[start:end])
-    return (start + match.start(), start + match.end()) if match else span
+    match = BARE.search(text, start, end)
+    return match.span() if match else span
 
 
 def likeness(source: WordText, target: WordText) -> NDArray[np.float32]:

@@ -52,8 +52,7 @@ NOTHING_WRONG = [
 
 @pytest.mark.parametrize("warning", ADVICE)
 def test_what_is_wrong_is_told(warning: str) -> None:
-    warnings = warnings_after(ADVICE[warning])
-    assert warning in "\n".join(warnings)
+    assert warning in "\n".join(warnings_after(ADVICE[warning]))
 
 
 @pytest.mark.parametrize("losses", NOTHING_WRONG, ids=str)
