@@ -26,7 +26,7 @@ log = logging.getLogger("nmt")
 # The weight of similar spelling. It was tuned on 300 pairs of Multi30k de-en, with links from co-occurrence statistics.
 ALIKE = 30.0
 NEIGHBORS, N_ROUNDS = 0.1, 3  # see `with_neighbors`
-MAX_UNSURE = 0.2  # `dependence` is computed for pairs whose `n_unsure` exceeds this number
+MAX_UNSURE = 0.4  # `dependence` is computed for pairs whose `n_unsure` exceeds this number
 LOSSES = (0.001, 100.0)  # bounds of negative log-probabilities, so that their sums are positive and finite
 MIN_SHARE = 0.01  # `Shares` contain only values of p(source word | target word) above this number
 # Shares are rounded to this many digits. The engine's rounding errors depend on the batch, and would break ties.
