@@ -116,7 +116,8 @@ def open_input(path: Path | None) -> Iterator[str | Pause]:
     # stdin is a file, in which no pause can occur.
     if is_file_on_stdin():
         return decode_lines(raw_lines(sys.stdin.buffer, "stdin"), "stdin")
-    # stdin is a pipe. A thread reads from a copy of the descriptor, because Python must lock sys.stdin at exit.
+    # stdin is a pipe. A thread reads it through a copy of the descriptor. If the thread read sys.stdin itself, it would
+    # hold the lock that Python needs at exit.
     stream = open(os.dup(0), "rb")  # noqa: SIM115, PTH123 - the thread may read it until the process ends
     return with_pauses(decode_lines(raw_lines(stream, "stdin"), "stdin"), PAUSE_S)
 

@@ -23,7 +23,7 @@ from nmt.text.corpus_files import digests_of
 
 N_UNRELATED = 2_000  # maximum number of unrelated pairs of lines that are compared in a chunk
 NONE = np.zeros(0, np.int64)  # an empty array of lines
-Hits = dict[str, NDArray[np.int64]]  # indices or numbers of the faulty lines, by kind of fault
+Hits = dict[str, NDArray[np.int64]]  # for each kind of fault, the faulty lines: their indices or their line numbers
 Digests = NDArray[np.uint64]
 # Rows of `Digests`. The last two are digests of `split.key_of`.
 SOURCE, TARGET, PAIR, SOURCE_KEY, TARGET_KEY = range(5)

@@ -312,7 +312,7 @@ def _appended(x: Tensor, parent_beams: Tensor, new: Tensor) -> Tensor:
 
 
 def _is_done(options: SearchOptions, finished: list[Hypothesis], best_live: float, length: int) -> bool:
-    """Return whether the search for a sentence ends.
+    """Return whether the search for a sentence is complete.
 
     The search ends if there is no live hypothesis. It also ends if K finished hypotheses are at least as good as the
     best live hypothesis. Live hypotheses are scored at their current length.

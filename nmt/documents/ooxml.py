@@ -148,7 +148,7 @@ class Paragraph(Parser):
     def add_other(self, node: XmlNode, raw: str, base: RunStyle) -> None:
         """Add a node that is not text. `raw` is the XML that is written for this node."""
         inner = main_style(node.children) if node.name in CONTAINERS else None
-        if inner:  # the node contains text, such as a link, so it is an element
+        if inner:  # a node that contains text, such as a link, is an element
             self.read(base.end + node.opening + inner.start, "start", node.name)
             self.add(node.children, inner)
             self.read(inner.end + node.closing + base.start, "end", node.name)

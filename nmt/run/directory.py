@@ -136,7 +136,7 @@ class RunDirectory:
         atomic_write(self.config_file, dump_config(config))
 
     def read_config(self) -> Config:
-        """Return the settings in config.yaml. Raises ModelError if this is not a run."""
+        """Return the settings in config.yaml. Raises ModelError if the directory is not a run."""
         if not self.config_file.is_file():
             raise ModelError(f"{self.path} is not a run: it has no config.yaml", hint="train one with `nmt train`")
         return check_config(*read_yaml(self.config_file), str(self.config_file))

@@ -140,7 +140,7 @@ def with_terms(
         notes.append((source_span, translation))
         replacements.append(((start, end), translation))
 
-    # 2. Write each translation into the target, and behind its term in the source.
+    # 2. Write each translation twice: in the target, and in the source behind its term.
     return annotated(source, notes), replaced(target, sorted(replacements))
 
 

@@ -58,8 +58,10 @@ def ends_sentence(match: regex.Match[str], abbreviations: Collection[str]) -> bo
         return not (match["quotes"] and CONTINUES.match(match.string, match.end()))
     if match["next"].islower():
         return False
+    if match["mark"] != ".":
+        return True
     before = LAST_WORD.search(match.string, max(match.start() - MAX_ABBREVIATION, 0), match.start())
-    if match["mark"] != "." or not before:
+    if not before:
         return True
     word, last_part = before.groups()
     if word.isdecimal():

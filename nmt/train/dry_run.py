@@ -43,7 +43,7 @@ def measure(session: Session, n_replicas: int | None = None) -> Measurement:
     batches = list(islice(data.batches(0), MAX_BATCHES))
     largest = max(batches, key=lambda batch: batch.n_positions)
 
-    # 2. Run two steps with this batch; the faster step counts.
+    # 2. Run two steps with this batch, and take the time of the faster one.
     optimizers = make_optimizers(model, settings)
     memory_before = peak_memory(model.device)
     replicas = Replicas(model.train(), n_replicas)

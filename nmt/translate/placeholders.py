@@ -130,7 +130,7 @@ def alignable(text: str) -> WordText:
 
 
 def with_missing(item: Incomplete, links: Links) -> str:
-    """Return the text of a hypothesis with its missing spans."""
+    """Insert the spans that the model left out into the text of a hypothesis, and return the text."""
     kept, text = item.mask.kept, item.hypothesis.text
     # 1. Find a place for each missing span. A span without a place goes to the end, before the final punctuation.
     places = places_of(item, links)
