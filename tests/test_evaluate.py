@@ -7,7 +7,11 @@ from collections.abc import Sequence
 import pytest
 import sacrebleu
 from conftest import rows_of
+from sacrebleu.metrics.base import Metric
 from sacrebleu.metrics.base import Score as MetricScore
+from sacrebleu.metrics.bleu import BLEU
+from sacrebleu.metrics.chrf import CHRF
+from sacrebleu.metrics.ter import TER
 from sacrebleu.significance import PairedTest, Result
 
 from nmt.errors import DataError, InputError
@@ -131,6 +135,27 @@ def test_the_script_of_the_references_picks_the_settings(case: str) -> None:
     settings = choose_settings(language, [[reference]])
     assert settings.tokenize == tokenizer
     assert str(settings.ter).lower() == ter
+
+
+def metric_of(name: str, signature: str) -> Metric:
+    """Build sacreBLEU's metric from a name and a signature."""
+    values = dict(part.split(":") for part in signature.split("|"))
+    if name == "BLEU":
+        return BLEU(tokenize=values["tok"], smooth_method=values["smooth"])
+    if name == "TER":
+        return TER(normalized=values["norm"] == "yes", asian_support=values["asian"] == "yes")
+    return CHRF(char_order=int(values["nc"]), word_order=int(values["nw"]))
+
+
+@pytest.mark.parametrize("case", rows_of(SCRIPTS))
+def test_the_signature_says_how_a_script_was_scored(case: str) -> None:
+    language, *_, reference = case.split(maxsplit=3)
+    settings = choose_settings(language, [[reference]])
+    hypotheses = [reference[:-3]]
+    for ours in score(hypotheses, [[reference]], ALL, tokenize=settings.tokenize, ter=settings.ter):
+        metric = metric_of(ours.name, ours.signature)
+        check(ours, metric.corpus_score(hypotheses, [[reference]]))
+        assert ours.signature == str(metric.get_signature())
 
 
 def test_without_language_and_letters_words_are_counted() -> None:

@@ -120,3 +120,13 @@ def test_tokenized_text_is_warned_of_once(tmp_path: Path) -> None:
     assert warning.startswith("nmt: warning: 120 of 120 translations end in ' .', as in tokenized text: ")
     assert "--tokenize none" in warning
     assert err_lines(run_in(tmp_path, "eval --hyp lines --ref lines --bootstrap 0 --tokenize none")) == []
+
+
+def test_it_is_said_that_ter_is_left_out(tmp_path: Path) -> None:
+    lines = tmp_path / "ref.th"
+    lines.write_text("รถไฟออกตอนเก้าโมง\n", encoding="utf-8")
+    done = run_nmt("eval", "--hyp", lines, "--ref", lines)
+    assert err_lines(done) == ["TER is left out: it counts words, and the references have no spaces between words"]
+    assert b"TER" not in done.stdout
+    words = run_nmt("eval", "--hyp", lines, "--ref", lines, "--tokenize", "none")
+    assert b"TER = 0.00" in words.stdout, "with this option, spaces separate words"
