@@ -19,11 +19,15 @@ SHORT_PARTNER = 1.5  # minimum absolute z-score of the length ratio if a text is
 MIN_CUT_OFF_EVIDENCE = 5.5  # nats; minimum evidence that a text is cut off
 LONG_NUMBER = 4  # minimum number of digits of a long number, such as a year or a sum of money
 MAX_CLOCK = 2  # maximum number of digits before the decimals of a number that may be a time
+# A time without its mark. The hours may be counted to 12 or to 24.
+TIME = re.compile(r"(?:[01]\d|2[0-3])[0-5]\d")
 MAX_NAME = 4  # maximum number of words of a name
 MIN_NO_WORDS = 5  # characters; `has_no_words` does not judge shorter texts
 
 # A number in digits of any script. A space may separate groups of three digits.
 NUMBER = re.compile(r"(?:\d{1,3}(?:[ \xa0\u2009\u202f]\d{3})+(?!\d)|\d+)(?:[.,:’'٫٬．，：]\d+)*")
+# A date with full stops, which count as three numbers.
+DATE = re.compile(r"\b(\d{4}|\d{1,2})\.(\d{1,2})\.(\d{4}|\d{1,2})\b")
 DIGIT = re.compile(r"\d")
 DECIMAL = re.compile(r"(.*)[.,٫．，](\d{1,2})")
 # All kinds of placeholder but the last, which is numbers. The first pattern also finds %(name)s before a grammatical
@@ -35,12 +39,8 @@ TRIPLED = regex.compile(rf"({UNSPACED_CHARACTER})\1\1")
 PUNCTUATION = ".,;:!?\"'”’“„"  # marks that are stripped from the ends of words
 # Characters that may follow the final punctuation of a text.
 CLOSERS = " \t\u3000\u200b\u200e\u200f\"'”’»)]}）】」』“›*_"
-# The kind of each final punctuation mark, see the function `final`.
-ENDS = {
-    **dict.fromkeys(".。．!！…।", "."),
-    **dict.fromkeys("?？؟;፧", "?"),
-    **dict.fromkeys(":：,，、;；-–—،؛၊፣፤፥", ","),
-}
+# The Unicode name of a punctuation mark after which a sentence goes on. Burmese has a comma named "little section".
+PAUSE = re.compile("COMMA|COLON|HYPHEN|DASH|LITTLE SECTION")
 
 
 def is_copy(source: str, target: str) -> bool:
@@ -67,12 +67,17 @@ def numbers_differ(source: str, target: str) -> bool:
 
     It is no fault if only one text has such a number, because the other text may spell it out.
     """
-    source_numbers = list(map(digits, NUMBER.findall(source)))
-    target_numbers = list(map(digits, NUMBER.findall(target)))
+    source_numbers, target_numbers = numbers_of(source), numbers_of(target)
     if "".join(source_numbers) == "".join(target_numbers):  # same digits, grouped differently: 555-1234, 555 12 34
         return False
-    in_source, in_target = Counter(source_numbers), Counter(target_numbers)
+    in_source = Counter(map(in_twelve_hours, source_numbers))
+    in_target = Counter(map(in_twelve_hours, target_numbers))
     return has_long_number(in_source - in_target) and has_long_number(in_target - in_source)
+
+
+def numbers_of(text: str) -> list[str]:
+    """Return the numbers of a text, see `digits`."""
+    return list(map(digits, NUMBER.findall(DATE.sub(r"\1/\2/\3", text))))
 
 
 def has_long_number(numbers: Iterable[str]) -> bool:
@@ -82,7 +87,7 @@ def has_long_number(numbers: Iterable[str]) -> bool:
 def digits(number: str) -> str:
     """Return a number in ASCII digits, without group separators, leading zeros, or zeros at the end of the decimals.
 
-    A full stop is before the decimals, except in a short number. This may be a time, such as 12:45, 12.45 or 1245.
+    A full stop is before the decimals, except in a short number. This may be a time, such as 22:45, 22.45 or 2245.
     """
     if not number.isascii():
         number = DIGIT.sub(lambda digit: str(unicodedata.decimal(digit[0])), number)
@@ -96,6 +101,11 @@ def digits(number: str) -> str:
     return whole + mark + decimals
 
 
+def in_twelve_hours(number: str) -> str:
+    """Return a number that may be a time in hours from 0 to 11, such as 1045 for 2245. Return others as they are."""
+    return f"{int(number) % 1200:04d}" if TIME.fullmatch(number) else number
+
+
 def placeholders_differ(source: str, target: str) -> bool:
     """Return whether the texts differ in their placeholders. Numbers are not compared here."""
     return sorted(PLACEHOLDER.findall(source)) != sorted(PLACEHOLDER.findall(target))
@@ -107,11 +117,15 @@ def final(text: str) -> str:
     It is "." for full stops and exclamation marks, "?" for question marks, "," for marks such as commas, and "" for no
     punctuation.
     """
-    last = text.rstrip(CLOSERS)[-1:]
-    if last in ENDS or last.isascii():
-        return ENDS.get(last, "")
-    # Other punctuation may be the full stop of a script such as Tibetan or Burmese.
-    return "." if unicodedata.category(last) == "Po" else ""
+    last = text.rstrip(CLOSERS)[-1:] or " "
+    name = unicodedata.name(last, "")
+    if PAUSE.search(name):
+        return ","
+    if "QUESTION MARK" in name:
+        return "?"
+    # All punctuation of other scripts counts as a full stop, such as the marks of Tibetan and Khmer.
+    is_stop = last in ".!" if last.isascii() else unicodedata.category(last) == "Po"
+    return "." if is_stop else ""
 
 
 def repeats(text: str) -> bool:
@@ -167,7 +181,7 @@ def has_no_words(text: str) -> bool:
     n_in_words = 0
     for character in text:
         if unicodedata.category(character)[0] in "LM":
-            n_in_words += 3 if character > "\u2e7f" else 1
+            n_in_words += 3 if unicodedata.east_asian_width(character) == "W" else 1
     return n_in_words < 0.3 * n_characters
 
 

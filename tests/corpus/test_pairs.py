@@ -29,6 +29,9 @@ EQUAL_NUMBERS = {
     "តម្លៃ ២៥.០០០ រៀល": "the price is 25,000 riel",
     "ราคา ๔,๙๙๐ บาท": "4,990 baht",
     "߁߉߅߈": "1958",
+    "am 24.11.2026": "on 2026-11-24",
+    "vom 24.11.2026": "from 11/24/2026",
+    "bis 24.11.2026": "until November 24, 2026",
 }
 # One value in the digits and with the separators of several languages.
 ONE_VALUE = [
@@ -43,7 +46,7 @@ ONE_VALUE = [
     "༨༨༧༦༥༤༣",
 ]
 ONE_DECIMAL = ["1287.5", "1.287,50", "1,287.5", "1 287,5", "１，２８７．５", "١٬٢٨٧٫٥", "१,२८७.५०", "၁,၂၈၇.၅"]
-ONE_TIME = ["17.45", "17:45", "1745", "၁၇:၄၅", "１７：４５"]
+ONE_TIME = ["17.45", "17:45", "5:45", "1745", "၁၇:၄၅", "１７：４５"]
 NUMBERS_IN_WORDS = {
     "zwei Hunde": "2 dogs",
     "3 Millionen": "3,000,000",
