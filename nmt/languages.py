@@ -12,6 +12,11 @@ _ROLES = """
 bpe dev hyp mem out raw ref seg spm src tgt tok trg trn tst txt val
 """
 ROLES = frozenset(_ROLES.split())
+# Varieties of Arabic, Hebrew, English and Chinese. py3langid is used without them, because short lines in a variety
+# look like the main language.
+VARIETIES = frozenset(["ary", "arz", "hbo", "pcm", "wuu", "yue"])
+# Groups of languages that py3langid easily confuses.
+CONFUSED = ({"da", "no", "nn"}, {"zh", "ja"}, {"bs", "hr", "sr"}, {"id", "ms"})
 NO_LANGUAGE = frozenset([None, "mul", "zxx"])  # for text of an unknown language, of several languages, or of none
 
 

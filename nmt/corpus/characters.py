@@ -9,7 +9,15 @@ from ftfy import TextFixerConfig, fix_encoding
 from ftfy.badness import is_bad
 from ftfy.fixes import unescape_html
 
-from nmt.text.words import RIGHT_TO_LEFT_LETTER, UNSPACED_CHARACTER
+from nmt.text.words import (
+    LATIN_LETTER,
+    LIKE_LATIN,
+    LIKE_OTHER,
+    MIXED_LETTERS,
+    RIGHT_TO_LEFT_LETTER,
+    TOKENIZED_CHINESE,
+    UNSPACED_CHARACTER,
+)
 
 # ftfy restores text that was decoded with a wrong encoding. Here, it inserts no U+FFFD and keeps control characters.
 ENCODING = TextFixerConfig(replace_lossy_sequences=False, fix_c1_controls=False, explain=False)
@@ -36,15 +44,10 @@ SPACING = re.compile(f"  |\t|^[\\s{WORD_BREAK}]|[\\s{WORD_BREAK}]\\Z")
 SPACE_AT_ENDS = re.compile(f"^[\\s{WORD_BREAK}]+|(?<![\\s{WORD_BREAK}])[\\s{WORD_BREAK}]+\\Z")
 # Full-width letters and digits are faults. Full-width punctuation is right in Chinese text.
 FULL_WIDTH = re.compile("[\uff10-\uff19\uff21-\uff3a\uff41-\uff5a]")
-_LATIN = "A-Za-zÀ-ÖØ-öø-ɏ"
-# Cyrillic letters, and Greek letters that look Latin. The letter μ is left out, because μm is right.
-_OTHER = "Ѐ-ԯΑΒΕΖΗΙΚΜΝΟΡΤΥΧικνορυ"
-MIXED = re.compile(f"[{_LATIN}][{_OTHER}]|[{_OTHER}][{_LATIN}]")
-LIKE_OTHER = frozenset("ABCEHIJKMOPTXYaceijopxy")  # Latin letters without accents that look like Cyrillic letters
-LIKE_LATIN = frozenset("АВЕЅЗІЈКМНОРСТУХаеѕіјорсухһԁԛԝΑΒΕΖΗΙΚΜΝΟΡΤΥΧικνορυ")
+MIXED = re.compile(MIXED_LETTERS)
 # Traces of tokenizers: a space before punctuation, `do n't`, the bracket code -lrb-, and spaces between Han characters.
 TOKENIZED = re.compile(r" (?:[.,](?: |$)|[!?]$|n't\b|['’](?:s|re|ve|ll|d|m)\b|-[lr]rb-)", re.IGNORECASE)
-SPACED_HAN = re.compile("(?:[一-鿿] ){2,}[一-鿿]")
+SPACED_HAN = regex.compile(TOKENIZED_CHINESE)
 
 
 def has_mojibake(text: str) -> bool:
@@ -91,7 +94,7 @@ def is_disguised(word: str) -> bool:
     The word mixes Latin letters and letters of `_OTHER`.
     """
     letters = set(filter(str.isalpha, word))
-    latin = {letter for letter in letters if letter < "\u0370"}
+    latin = set(re.findall(LATIN_LETTER, word))
     return latin <= LIKE_OTHER or letters - latin <= LIKE_LATIN
 
 

@@ -13,7 +13,7 @@ from nmt.corpus.examine import NONE, PAIR, SOURCE, SOURCE_KEY, TARGET, TARGET_KE
 from nmt.corpus.language import Languages, identifier
 from nmt.corpus.pairing import Run
 from nmt.corpus.reading import is_utf8, lines_at
-from nmt.languages import base_language
+from nmt.languages import CONFUSED
 from nmt.text.corpus_files import SIDES
 from nmt.text.permutation import first_occurrences
 
@@ -29,9 +29,6 @@ MIN_CORRELATION = 0.4
 # A declared language is wrong if at least this share of the chunks is in another language. The share is high, because
 # py3langid is often wrong for names and short texts.
 MIN_AGREEMENT = 0.9
-TWO_LETTERS = {"deu": "de", "eng": "en", "fra": "fr", "ces": "cs", "zho": "zh", "cmn": "zh", "spa": "es", "nb": "no"}
-# Groups of languages that are easily confused.
-SIMILAR = ({"da", "no", "nn"}, {"zh", "ja"}, {"bs", "hr", "sr"}, {"id", "ms"})
 
 
 @dataclass(frozen=True, eq=False)
@@ -203,16 +200,10 @@ def shared_lines(gathered: Gathered, other: Gathered, *sides: int) -> NDArray[np
     return np.flatnonzero(is_shared) + 1
 
 
-def label_of(code: str) -> str:
-    """Return py3langid's label of a language code, such as de for de, de-AT and deu."""
-    base = base_language(code)
-    return TWO_LETTERS.get(base, base)
-
-
 def of_languages(languages: Languages, declared: tuple[str, str]) -> list[FindingDraft]:
     """Return a list with a draft if a side of the training corpus is not in its declared language.
 
-    `declared` are results of `label_of`.
+    `declared` are results of `base_language`.
     """
     wrong = []
     # Exchanged sides are the likeliest mistake, so less evidence is enough.
@@ -222,6 +213,6 @@ def of_languages(languages: Languages, declared: tuple[str, str]) -> list[Findin
         if name in ("", label) or label not in identifier().labels:
             continue
         is_sure = are_exchanged or agreement >= MIN_AGREEMENT
-        if is_sure and not any({name, label} <= group for group in SIMILAR):
+        if is_sure and not any({name, label} <= group for group in CONFUSED):
             wrong.append(f"the {side} is said to be {label}, but it looks like {name}")
     return [FindingDraft("declared", NONE, "; ".join(wrong))] if wrong else []

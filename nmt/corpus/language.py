@@ -12,6 +12,7 @@ A third language is looked for only if py3langid knows the languages of both sid
 import functools
 import math
 import re
+import unicodedata
 from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from nmt.languages import VARIETIES
 from nmt.text.placeholders import KINDS
 
 if TYPE_CHECKING:
@@ -46,9 +48,6 @@ KNOWN = 0.8
 LIKELY, RULED_OUT = 0.25, 0.05
 # No third language is looked for in shorter lines, where py3langid is often wrong. It takes "Hindi" for Tagalog.
 MIN_LETTERS = 15
-# Varieties of Arabic, Hebrew, English and Chinese. py3langid is used without them, because short lines in a variety
-# look like the main language.
-VARIETIES = {"ary", "arz", "hbo", "pcm", "wuu", "yue"}
 NO_LANGUAGE = "zxx"  # py3langid's label for numbers, codes and the like
 NEWLINE = ord("\n")
 DIGIT = re.compile(r"\d")  # a digit of any script
@@ -231,7 +230,7 @@ def chunks_of(texts: Sequence[str]) -> list[str]:
 
 def n_letters(text: str) -> int:
     """Return the number of letters. A Chinese character tells more, so it counts as three."""
-    return sum(3 if character > "\u2e7f" else 1 for character in text if character.isalpha())
+    return sum(3 if unicodedata.east_asian_width(character) == "W" else 1 for character in text if character.isalpha())
 
 
 def probabilities(text: str) -> dict[str, float]:

@@ -19,7 +19,7 @@ from nmt.text import UNK
 from nmt.text.lines import iter_lines
 from nmt.text.spans import Span, replaced
 from nmt.text.tokenizer import Tokenizer
-from nmt.text.words import CLAUSE_START, SYLLABLE_MARKS, UNSPACED_CHARACTER, WORD_OR_MARK
+from nmt.text.words import CLAUSE_START, SYLLABLE_MARKS, UNSPACED_CHARACTER, UNSPACED_MARK, WORD_OR_MARK
 
 log = logging.getLogger("nmt")
 
@@ -95,7 +95,7 @@ def required_tokens(text: str, glossary: Terms, tokenizer: Tokenizer, room: int,
     required = []
     for _, term in find_terms(ANNOTATION.sub("", text), glossary):
         # SentencePiece puts a space before each text. In a script without spaces, encode a mark first, which gets it.
-        before = "。" if UNSPACED.match(term) else ""
+        before = UNSPACED_MARK if UNSPACED.match(term) else ""
         tokens = tokenizer.encode(before + term)[len(tokenizer.encode(before)) :]
         if not tokens or UNK in tokens or len(tokens) > room:
             log.warning("line %d: the model cannot write the term '%.99s'", line, term)

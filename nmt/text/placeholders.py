@@ -16,7 +16,15 @@ import regex
 from nmt.errors import ConfigError
 from nmt.text.spans import Span, replaced
 from nmt.text.vocabulary import split_tag
-from nmt.text.words import FINAL_MARKS, LONG_WORD, PLAIN_WORD, SPACED_LETTER, UNSPACED_SCRIPTS, WORD_CHARACTER
+from nmt.text.words import (
+    FINAL_MARKS,
+    LONG_WORD,
+    PLAIN_WORD,
+    SPACED_LETTER,
+    UNSPACED_SCRIPTS,
+    URL_LETTERS,
+    WORD_CHARACTER,
+)
 
 N_SYMBOLS = 6
 SYMBOLS = [f"⟦{n}⟧" for n in range(1, N_SYMBOLS + 1)]
@@ -26,12 +34,12 @@ REPLACED, INSERTED = 0.5, 0.3
 # meaning, such as "was" in German and English.
 SHORT_WORD = 4
 
-_IN_URL = r"a-zA-Z0-9\u00c0-\u052f\-._~:/?#@!$&'*+,;=%"
+_IN_URL = rf"0-9{URL_LETTERS}\-._~:/?#@!$&'*+,;=%"
 _EMOJI = "\U0001f000-\U0001faff\u2600-\u27bf\u2b00-\u2bff\u231a-\u23ff"
 _NUMBER = rf"(?<!{WORD_CHARACTER})(?<!{WORD_CHARACTER}[.,:/-])(?>\d+(?:[.,:/-]\d+)*)(?!{SPACED_LETTER})"
 KINDS = [
     "⟦[1-6]⟧",  # text that looks like our symbols
-    rf"(?:https?://|ftp://|www\.)[()\[\]{_IN_URL}]*[a-zA-Z0-9\u00c0-\u052f/=#]",
+    rf"(?:https?://|ftp://|www\.)[()\[\]{_IN_URL}]*[0-9{URL_LETTERS}/=#]",
     r"[a-zA-Z0-9_.+-]{1,64}@[a-zA-Z0-9-]+(?:\.[a-zA-Z0-9-]+)+",  # mail addresses
     r"</?[a-zA-Z][\w:.-]*(?:\s[^<>]*)?/?>",  # tags
     r"\$?\{\{? ?[^\s{}]* ?\}?\}",  # {name}, ${x}, {{ x }}

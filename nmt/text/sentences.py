@@ -13,9 +13,9 @@ END = regex.compile(SENTENCE_END)
 IN_CJK, FROM_CJK = regex.compile(CJK_END), regex.compile(CJK_START)
 MAX_MARKS = 20  # maximum number of punctuation marks at the end of a sentence, for `join_sentences`
 CONTINUES = regex.compile(CONTINUATION)
-CLUSTER = regex.compile(r"\X")
-# The word at the end of a text, and its part after the last full stop.
-LAST_WORD = regex.compile(r"((?:\w+\.)*(\w+))\Z")
+LAST_WORD = regex.compile(r"\w+(?:['’.]\w+)*\Z")
+# A single letter at the end of a word, as in "A", "U.S" and "d'A", but not in the Ukrainian "сім'ю".
+LAST_LETTER = regex.compile(r"(?:^|\.|['’](?=\p{Lu}))\X\Z")
 MAX_ABBREVIATION = 30  # maximum length of an abbreviation, in characters
 # A word that is not the last of its line, and its full stop; and the last word of a line.
 INNER_WORD = regex.compile(r"(?<!\S)[^\w\s]*([^\W\d](?:[^\W\d]|\.)*?)(\.?)[^\w\s.]*(?=\s)")
@@ -56,18 +56,18 @@ def ends_sentence(match: regex.Match[str], abbreviations: Collection[str]) -> bo
     """Return whether a match of `SENTENCE_END` ends a sentence."""
     if match["space"] is None:
         return not (match["quotes"] and CONTINUES.match(match.string, match.end()))
-    if match["next"].islower():
+    # The title case of a letter is the letter itself in scripts without capitals.
+    if match["next"] != match["next"].title():
         return False
     if match["mark"] != ".":
         return True
     before = LAST_WORD.search(match.string, max(match.start() - MAX_ABBREVIATION, 0), match.start())
     if not before:
         return True
-    word, last_part = before.groups()
+    word = before[0]
     if word.isdecimal():
         return len(word) >= LEAST_DIGITS
-    is_letter = CLUSTER.fullmatch(last_part) is not None
-    return not is_letter and word not in ABBREVIATIONS and word not in abbreviations
+    return not LAST_LETTER.search(word) and word not in ABBREVIATIONS and word not in abbreviations
 
 
 def join_sentences(sentences: Iterable[str]) -> str:

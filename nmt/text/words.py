@@ -22,12 +22,26 @@ _CJK_MARKS = r"\p{Block=CJK_Symbols_And_Punctuation}\p{Block=Halfwidth_And_Fullw
 # Japanese; and scripts that mark each syllable.
 UNSPACED_SCRIPTS = rf"\p{{LB=SA}}\p{{LB=AK}}\p{{LB=AP}}\p{{LB=AS}}{_CJK}\p{{Bopomofo}}\p{{Yi}}\p{{Tibetan}}{_CJK_MARKS}"
 
+# The content of a character class: white space, and the mark between words in Ethiopic text without spaces.
+SPACE = r"\s፡"
+
 # Single characters.
 LETTER = r"[^\W\d_]"  # a letter or a combining mark
 UNSPACED_CHARACTER = f"[{UNSPACED_SCRIPTS}]"
+UNSPACED_MARK = "。"  # a mark after which no space is written
 RIGHT_TO_LEFT_LETTER = r"(?=\w)[\p{Bidi_Class=R}\p{Bidi_Class=AL}]"  # of Hebrew, Arabic ...
 SPACED_LETTER = rf"[^\W\d_{UNSPACED_SCRIPTS}]"
 WORD_CHARACTER = rf"[^\W{UNSPACED_SCRIPTS}]"  # a letter, mark, digit or underscore of a script with spaces
+
+# Letters that look alike in Latin, Cyrillic and Greek. The strings are for the library `re`, too.
+_LATIN = "A-Za-zÀ-ÖØ-öø-ɏ"
+# Cyrillic letters, and Greek letters that look Latin. The letter μ is left out, because μm is right.
+_OTHER = "Ѐ-ԯΑΒΕΖΗΙΚΜΝΟΡΤΥΧικνορυ"
+LATIN_LETTER = f"[{_LATIN}]"
+MIXED_LETTERS = f"[{_LATIN}][{_OTHER}]|[{_OTHER}][{_LATIN}]"
+LIKE_OTHER = frozenset("ABCEHIJKMOPTXYaceijopxy")  # Latin letters without accents that look like Cyrillic letters
+LIKE_LATIN = frozenset("АВЕЅЗІЈКМНОРСТУХаеѕіјорсухһԁԛԝΑΒΕΖΗΙΚΜΝΟΡΤΥΧικνορυ")
+URL_LETTERS = "a-zA-ZÀ-ԯ"  # the content of a character class: Latin, Greek and Cyrillic
 
 # Words. In unspaced scripts, each syllable is a word: a Chinese character; a Tibetan syllable with the mark at its end;
 # or a grapheme cluster of UAX #29 with the dependent vowels before and after it, as in Thai, Lao and Burmese, and with
@@ -40,16 +54,20 @@ _TIBETAN = r"(?:(?=\p{Tibetan})[\p{L}\p{M}])++"
 _CLUSTER = rf"(?=(?!\s){UNSPACED_CHARACTER}){_VOWEL_BEFORE}*+\X{_VOWELS_AFTER}{_SILENT}"
 SYLLABLE_MARKS = "\u0f0b\u0f0c"  # the marks at the end of Tibetan syllables
 SYLLABLE = rf"{_TIBETAN}[{SYLLABLE_MARKS}]?|{_CLUSTER}"
-PLAIN_WORD = rf"{SYLLABLE}|{WORD_CHARACTER}+"
-WORD_OR_MARK = rf"{PLAIN_WORD}|[^\w\s]"
-WORD_OR_CHARACTER = rf"{PLAIN_WORD}|(?s:.)"
-WRITTEN_WORD = rf"{SYLLABLE}|[^\s{UNSPACED_SCRIPTS}]+"  # a word with the punctuation that touches it
+# A word of a script with spaces. Soft hyphens and other invisible characters may be inside of it.
+_SPACED_WORD = rf"{WORD_CHARACTER}++(?:\p{{Cf}}++{WORD_CHARACTER}++)*+"
+PLAIN_WORD = rf"{SYLLABLE}|{_SPACED_WORD}"
+_MARK = r"(?=[^\w\s])\X"  # a punctuation mark or symbol, such as an emoji of several characters
+WORD_OR_MARK = rf"{PLAIN_WORD}|{_MARK}"
+WORD_OR_CHARACTER = rf"{PLAIN_WORD}|\X"
+WRITTEN_WORD = rf"{SYLLABLE}|[^{SPACE}{UNSPACED_SCRIPTS}]+"  # a word with the punctuation that touches it
 BARE_WORD = r"['’]?\w(.*\w)?"  # the part of a written word from its first to its last letter or digit
 BARE = regex.compile(BARE_WORD)  # compiled here, because `bare_span` is called for each word
+TOKENIZED_CHINESE = r"(?:\p{Han} ){2}\p{Han}"
 LONG_WORD = rf"(?<!{WORD_CHARACTER}){SPACED_LETTER}{{3,}}(?!{WORD_CHARACTER})"
 CASED_WORD = r"(?<![\w'’])[^\W\d_](?:[\w'’-]*[^\W_])?"  # a word that begins with a letter, with inner hyphens
 # A word with its apostrophes, or a punctuation mark. Tags can be put between two such matches.
-MARKED_WORD = rf"{SYLLABLE}|{WORD_CHARACTER}+(?:['’]{WORD_CHARACTER}+)*|[^\w\s]"
+MARKED_WORD = rf"{SYLLABLE}|{_SPACED_WORD}(?:['’]{_SPACED_WORD})*+|{_MARK}"
 WORD_EDGE = rf"(?!\p{{M}})(?:(?<!{WORD_CHARACTER})|(?!{WORD_CHARACTER}))"  # a position that is not inside of a word
 # A word for the comparison of texts without a model. Korean words have many endings, so their syllables are compared.
 COMPARED_WORD = rf"{_TIBETAN}|(?=\w){_CLUSTER}|\p{{Hangul}}|[^\W_{UNSPACED_SCRIPTS}\p{{Hangul}}]+"
@@ -57,19 +75,21 @@ COMPARED_WORD = rf"{_TIBETAN}|(?=\w){_CLUSTER}|\p{{Hangul}}|[^\W_{UNSPACED_SCRIP
 # Sentences, by the classes of UAX #29: ATerm (full stops), STerm (all other marks at sentence ends) and Close (quotes
 # and brackets). Possessive quantifiers match each row of characters once, so that the time is linear.
 # A semicolon is the Greek question mark, and a colon is often typed for the Armenian full stop.
-_END_MARK = r"(?:[\p{SB=ATerm}\p{SB=STerm}…]|(?<=\p{Greek}[»\")]?);|(?<=\p{Armenian}[»\")]?):)"
-_CLOSING = r"(?!\p{Ps}|[«„])\p{SB=Close}"
+# The Burmese comma ၊ is left out, although its class is STerm.
+_END_MARK = r"(?:(?!၊)[\p{SB=ATerm}\p{SB=STerm}…]|(?<=\p{Greek}[»\")]?);|(?<=\p{Armenian}[»\")]?):)"
+# Closing quotes and brackets, and invisible marks of direction.
+_CLOSING = r"(?:(?!\p{Ps}|[«„])\p{SB=Close}|\p{Cf})"
 # The end of a sentence is a mark, closing quotes and white space. Only opening quotes may be between this space and the
 # next word. In Chinese and Japanese, the mark and closing quotes are enough.
 SENTENCE_END = (
     rf"(?<!{_END_MARK})(?P<mark>{_END_MARK}++)"
-    rf"(?:(?:{_CLOSING})*+(?:[ \xa0\u202f]»)?+(?P<space>\s++)(?=[^\s\w]*+\s?+[^\s\w]*+(?P<next>\w))"
+    rf"(?:(?:{_CLOSING})*+(?:[ \xa0\u202f]»)?+(?P<space>[{SPACE}]++)(?=[^\s\w]*+\s?+[^\s\w]*+(?P<next>\w))"
     rf"|(?:(?<=[。！？｡])(?P<quotes>[\p{{Pe}}\p{{Pf}}\"]*+)|(?<=[!?])(?=[{_CJK}]))(?P<no_space>)(?=[\w\p{{Ps}}\p{{Pi}}]))"
 )
 CJK_END = rf"[{_CJK}{_CJK_MARKS}][^\w\s]*\Z"  # the end of a Chinese or Japanese sentence
 CJK_START = rf"[^\w\s]*[{_CJK}{_CJK_MARKS}]"  # the start of a Chinese or Japanese sentence
 CONTINUATION = r"\p{Hiragana}|[,、，]"  # what follows a quoted sentence if the sentence around the quote goes on
-_FINAL_MARK = rf"(?:\s|{_END_MARK}|{_CLOSING})"
+_FINAL_MARK = rf"(?:[{SPACE}]|{_END_MARK}|{_CLOSING})"
 FINAL_MARKS = rf"(?<!{_FINAL_MARK}){_FINAL_MARK}*+\Z"  # marks and spaces after the last word
 SENTENCE_START = r"(?:^|[.!?…]\s)[^\w.!?…]*\Z"  # the end of a text after which a sentence begins
 CLAUSE_START = r"(?:^|[.!?…:]\s)[^\w]*\Z"  # the end of a text after which a sentence begins, or a part after a colon

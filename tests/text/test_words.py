@@ -23,8 +23,10 @@ PLAIN_WORD           ⟨သ⟩⟨မား⟩⟨က⟩⟨ဈေး⟩⟨မှ�
 PLAIN_WORD           ⟨ထ⟩⟨မင်း⟩ ⟨ကျောင်း⟩ ⟨သင်္ချာ⟩ ⟨တော်⟩⟨ကောင်⟩
 PLAIN_WORD           ⟨ศุ⟩⟨กร์⟩ ⟨สิ⟩⟨ทธิ์⟩ ⟨ប្រ⟩⟨យោ⟩⟨ជន៍⟩
 PLAIN_WORD           ⟨ក្រុ⟩⟨ម⟩⟨ហ៊ុ⟩⟨ន⟩
-WORD_OR_MARK         ⟨Hund⟩⟨-⟩⟨Hund⟩⟨,⟩ ⟨C⟩⟨+⟩⟨+⟩ ⟨我⟩
+PLAIN_WORD           ⟨so\u00adft⟩ ⟨می\u200cرود⟩
+WORD_OR_MARK         ⟨🇩🇪⟩⟨👩\u200d👧⟩⟨Hund⟩⟨-⟩⟨Hund⟩⟨,⟩ ⟨C⟩⟨+⟩⟨+⟩ ⟨我⟩
 WORD_OR_CHARACTER    ⟨Hund⟩⟨,⟩⟨ ⟩⟨我⟩⟨买⟩
+WRITTEN_WORD         ⟨ሰው⟩፡⟨ሁሉ⟩
 WRITTEN_WORD         ⟨我⟩⟨买⟩⟨USB-Kabel,⟩⟨。⟩
 BARE_WORD            „⟨don't⟩“
 BARE_WORD            ⟨'t⟩

@@ -68,12 +68,13 @@ function groupsSection() {
 
 // --- lines --------------------------------------------------------------------------------------------------
 
-const wordsOf = (text) => text.match(/\s+|[\p{L}\p{N}\p{M}]+|[^\s\p{L}\p{N}\p{M}]/gu) ?? [];
+// The words of a text, with the spaces and punctuation marks between them.
+const WORDS = new Intl.Segmenter(undefined, { granularity: "word" });
+const wordsOf = (text) => [...WORDS.segment(text)].map((part) => part.segment);
 
 // Returns the words of `text`, and underlines those that are not in the longest common subsequence with `other`.
 function marked(text, other) {
-  const isWide = /[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}\p{Script=Thai}]/u.test(text + other);
-  const [own, their] = [text, other].map((one) => (isWide ? [...one] : wordsOf(one)));
+  const [own, their] = [text, other].map(wordsOf);
   const length = Array.from({ length: own.length + 1 }, () => new Uint16Array(their.length + 1));
   for (let i = own.length - 1; i >= 0; i--)
     for (let j = their.length - 1; j >= 0; j--)

@@ -102,9 +102,9 @@ function chart(title, lines) {
     present));
 }
 
-// Splits a text into words. In scripts that do not separate words by spaces, every character counts as a word.
-const UNSPACED = "\\p{Script=Han}\\p{Script=Hiragana}\\p{Script=Katakana}\\p{Script=Thai}\\p{Script=Lao}\\p{Script=Khmer}\\p{Script=Myanmar}";
-const wordsOf = (text) => text.match(new RegExp(`[${UNSPACED}]|(?:(?![${UNSPACED}])[\\p{L}\\p{N}])+`, "gu")) ?? [];
+// The words of a text. The browser knows the words of scripts without spaces, too.
+const WORDS = new Intl.Segmenter(undefined, { granularity: "word" });
+const wordsOf = (text) => [...WORDS.segment(text)].filter((part) => part.isWordLike).map((part) => part.segment);
 
 // Returns two shares. The first is the share of the reference's words that the translation contains. The second is the
 // share of these common words that are in the same order in both texts: the length of the longest common subsequence,

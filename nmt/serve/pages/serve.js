@@ -2,7 +2,8 @@
 // The translation page. It calls /v1/models, /v1/translate, /v1/explain and /translate_file, and never inserts text as HTML.
 
 const WAIT_MS = 400; // time from the last input to the request
-const BOUNDARY = /^[\p{P}\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}\p{Script=Thai}]/u;
+const SENTENCES = new Intl.Segmenter(undefined, { granularity: "sentence" });
+const WORDS = new Intl.Segmenter(undefined, { granularity: "word" });
 const EOS = 3; // token ids up to and including EOS are special
 let limits = null;
 let models = [];
@@ -59,13 +60,14 @@ async function* eventsOf(response) {
 
 // --- documents ----------------------------------------------------------------------------------------------
 
-// Split a line into parts of at most `size` characters, if possible after a space or a Chinese punctuation mark.
+// Split a line into parts of at most `size` characters, if possible between sentences, otherwise between words.
 function cut(line, size) {
   const parts = [];
   while (line.length > size) {
-    const at = Math.max(...[" ", "。", "！", "？", "，"].map((mark) => line.lastIndexOf(mark, size - 1))) + 1;
-    parts.push(line.slice(0, at || size));
-    line = line.slice(at || size);
+    const starts = [SENTENCES, WORDS].map((segmenter) => segmenter.segment(line).containing(size).index);
+    const at = starts.find((start) => start > 0) ?? size;
+    parts.push(line.slice(0, at));
+    line = line.slice(at);
   }
   return [...parts, line];
 }
@@ -85,10 +87,12 @@ function requestsOf(lines) {
   return requests;
 }
 
-// A space separates two sentences, unless both are Chinese or Japanese.
-const CJK = "[\\p{Script=Han}\\p{Script=Hiragana}\\p{Script=Katakana}\\u3000-\\u303f\\uff00-\\uffef]";
-const BETWEEN_CJK = new RegExp(`(${CJK}[^\\p{L}\\p{N}\\s]*)\0(?=${CJK})`, "gu");
-const joinSentences = (parts) => parts.filter(Boolean).join("\0").replace(BETWEEN_CJK, "$1").replaceAll("\0", " ");
+// A space separates two parts of a line, unless spaces between letters are rare in the line, as in Chinese.
+function joinParts(parts) {
+  const text = parts.filter(Boolean).join("\0");
+  const nSpaces = text.match(/\p{L}\s+\p{L}/gu)?.length ?? 0;
+  return text.replaceAll("\0", 100 * nSpaces > text.length ? " " : "");
+}
 
 async function translate() {
   current?.abort();
@@ -108,7 +112,7 @@ async function translate() {
   const show = () => {
     const texts = lines.map(() => []);
     requests.forEach((parts, r) => parts.forEach(({ line }, i) => texts[line].push(translated[r][i])));
-    byId("result").textContent = texts.map(joinSentences).join("\n");
+    byId("result").textContent = texts.map(joinParts).join("\n");
   };
   const progress = byId("progress");
   progress.hidden = requests.length < 2;
@@ -195,13 +199,19 @@ function directionOfResult() {
   return getComputedStyle(byId("result")).direction;
 }
 
+// Return whether a word begins between two pieces. A byte piece belongs to the word before it.
+function startsWord(last, piece) {
+  const isAtBoundary = WORDS.segment(last + piece).containing(last.length).index === last.length;
+  return piece.startsWith(SPACE) || (isAtBoundary && !piece.startsWith("<0x"));
+}
+
 // Return the words of a hypothesis, each as the range [start, end) of the indices of its pieces.
 function wordsOf(tokens) {
   const words = [];
   tokens.forEach(({ piece, token }, i) => {
     if (token <= EOS) return;
     const last = tokens[i - 1]?.piece ?? "";
-    if (!words.length || piece.startsWith(SPACE) || BOUNDARY.test(piece) || BOUNDARY.test(last.replace(SPACE, ""))) words.push([i, i]);
+    if (!words.length || startsWord(last, piece)) words.push([i, i]);
     words.at(-1)[1] = i + 1;
   });
   return words.filter(([start, end]) => piecesToText(tokens.slice(start, end).map((token) => token.piece)));
