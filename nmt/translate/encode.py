@@ -1,13 +1,14 @@
 """The last step before the search, which encodes sentences as search requests, and decodes the hypotheses to texts."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
-from nmt.decode.options import NBest, SearchOptions, SearchRequest
+from nmt.decode.options import NBest, SearchRequest
 from nmt.errors import ModelError
 from nmt.text.lines import is_blank, one_line
 from nmt.text.sentences import join_sentences, sentence_spans
 from nmt.text.tokenizer import Tokenizer, Tokenizers
+from nmt.translate.options import TranslationOptions
 from nmt.translate.units import TextHypothesis, Translation, Unit, joined
 
 log = logging.getLogger("nmt")
@@ -19,7 +20,9 @@ class Encoding:
     A blank sentence has no request. A sentence that is too long for the model has several requests.
     """
 
-    def __init__(self, units: Sequence[Unit], tokenizers: Tokenizers, max_length: int, options: SearchOptions) -> None:
+    def __init__(
+        self, units: Sequence[Unit], tokenizers: Tokenizers, max_length: int, options: TranslationOptions
+    ) -> None:
         """Encode sentences.
 
         Args:
@@ -33,7 +36,7 @@ class Encoding:
         # One call of the tokenizer for all units is faster than a call for each unit.
         tokens_of_units = tokenizers.source.encode_all([unit.text for unit in units])
         for unit, tokens in zip(units, tokens_of_units, strict=True):
-            requests = requests_of(unit, tokens, tokenizers.source, max_length)
+            requests = requests_of(unit, tokens, tokenizers.source, max_length, options.abbreviations)
             self.requests += requests
             self.n_requests.append(len(requests))
 
@@ -86,7 +89,9 @@ class Encoding:
         return texts
 
 
-def requests_of(unit: Unit, tokens: list[int], tokenizer: Tokenizer, max_length: int) -> list[SearchRequest]:
+def requests_of(
+    unit: Unit, tokens: list[int], tokenizer: Tokenizer, max_length: int, abbreviations: Collection[str]
+) -> list[SearchRequest]:
     """Return the search requests of a unit, given its tokens.
 
     A unit of more than `max_length` tokens is split into several requests, with a warning. The translation of the first
@@ -100,7 +105,7 @@ def requests_of(unit: Unit, tokens: list[int], tokenizer: Tokenizer, max_length:
     # Each part begins with the tag of the target language.
     tag, text = tokenizer.split_tag(unit.text)
     tag_tokens = tokenizer.tag(tag)
-    parts = cut(text, tokenizer, max(max_length - len(tag_tokens), 1))
+    parts = cut(text, tokenizer, max(max_length - len(tag_tokens), 1), abbreviations)
     message = "line %d has %d pieces, the model takes %d: translated in %d parts"
     log.warning(message, unit.number, len(tokens), max_length, len(parts))
     # The prefix is the beginning of the unit's translation, so only the first part gets it.
@@ -119,14 +124,14 @@ def place_of(unit: Unit, part: int = 0) -> tuple[int, ...]:
     return (*place, unit.index, part) if unit.index or part else place
 
 
-def cut(text: str, tokenizer: Tokenizer, max_length: int) -> list[list[int]]:
+def cut(text: str, tokenizer: Tokenizer, max_length: int, abbreviations: Collection[str]) -> list[list[int]]:
     """Split a text without its tag into parts of at most `max_length` tokens, and return the tokens of each part.
 
     The parts are sentences. A sentence that is too long is split between words, and a word that is too long is split
     between pieces.
     """
     parts: list[list[int]] = []
-    for start, end in sentence_spans(text):
+    for start, end in sentence_spans(text, abbreviations):
         sentence = text[start:end].strip()
         tokens = tokenizer.encode_untagged(sentence)
         if len(tokens) <= max_length:

@@ -14,7 +14,6 @@ from conftest import SOURCE, TARGET, err_lines, one_clear_error, out_lines, run_
 from models import hostile_lines
 
 import nmt
-from nmt.decode.options import SearchOptions
 from nmt.errors import ConfigError, ModelError, NmtError
 from nmt.interchange import marian
 from nmt.interchange.huggingface import to_huggingface
@@ -23,6 +22,7 @@ from nmt.interchange.marian_files import read_settings
 from nmt.text import BOS, EOS, PAD, UNK
 from nmt.text.tokenizer import Tokenizer, Tokenizers
 from nmt.translate.encode import Encoding
+from nmt.translate.options import TranslationOptions
 from nmt.translate.translator import Translator
 from nmt.translate.units import Unit
 
@@ -191,7 +191,7 @@ def test_every_part_of_a_long_line_has_the_tag_and_only_in_front(
     request: pytest.FixtureRequest, model: str, text: str, tag: str
 ) -> None:
     source = request.getfixturevalue(model).tokenizers.source
-    parts = Encoding([Unit(1, text)], Tokenizers(source, source), 20, SearchOptions()).requests
+    parts = Encoding([Unit(1, text)], Tokenizers(source, source), 20, TranslationOptions()).requests
     assert len(parts) > 3
     for part in parts:
         assert len(part.tokens) <= 20

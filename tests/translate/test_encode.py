@@ -5,9 +5,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from models import small_translator
 
-from nmt.decode.options import SearchOptions
 from nmt.text.tokenizer import Tokenizers
 from nmt.translate.encode import Encoding
+from nmt.translate.options import TranslationOptions
 from nmt.translate.units import Unit
 
 TOKENIZER = small_translator().tokenizers.source
@@ -18,7 +18,7 @@ CHINESE = ["狗跑。", "猫！", "“狗？”"]
 def requests_of(text: str, max_length: int) -> list[list[int]]:
     """The source tokens of each search request of a text."""
     tokenizers = Tokenizers(TOKENIZER, TOKENIZER)
-    encoding = Encoding([Unit(1, text)], tokenizers, max_length, SearchOptions())
+    encoding = Encoding([Unit(1, text)], tokenizers, max_length, TranslationOptions())
     return [request.tokens for request in encoding.requests]
 
 
