@@ -27,7 +27,7 @@ MIN_NO_WORDS = 5  # characters; `has_no_words` does not judge shorter texts
 # A number in digits of any script. A space may separate groups of three digits.
 NUMBER = re.compile(r"(?:\d{1,3}(?:[ \xa0\u2009\u202f]\d{3})+(?!\d)|\d+)(?:[.,:’'٫٬．，：]\d+)*")
 # A date with full stops, which count as three numbers.
-DATE = re.compile(r"\b(\d{4}|\d{1,2})\.(\d{1,2})\.(\d{4}|\d{1,2})\b")
+DATE = re.compile(r"(\d{4}|\d{1,2})\.(\d{1,2})\.(\d{4}|\d{1,2})")
 DIGIT = re.compile(r"\d")
 DECIMAL = re.compile(r"(.*)[.,٫．，](\d{1,2})")
 # All kinds of placeholder but the last, which is numbers. The first pattern also finds %(name)s before a grammatical
@@ -77,7 +77,11 @@ def numbers_differ(source: str, target: str) -> bool:
 
 def numbers_of(text: str) -> list[str]:
     """Return the numbers of a text, see `digits`."""
-    return list(map(digits, NUMBER.findall(DATE.sub(r"\1/\2/\3", text))))
+    numbers: list[str] = []
+    for number in NUMBER.findall(text):
+        date = DATE.fullmatch(number)
+        numbers += map(digits, date.groups() if date else [number])
+    return numbers
 
 
 def has_long_number(numbers: Iterable[str]) -> bool:
