@@ -15,6 +15,7 @@ from nmt.errors import InputError
 
 # A text that is copied: a URL, or a message with branches such as {n, plural, one {# day} other {# days}}.
 ADDRESS_OR_BRANCHES = re.compile(r"\s*\w+://\S+\s*|.*\{\s*\w+\s*,\s*(?:plural|select|selectordinal)\s*,.*", re.DOTALL)
+SEPARATOR = re.compile(r"sep=(.)\r?")  # the first line of some CSV files
 JSON_STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
 JSON_KEY_END = re.compile(r"\s*:")
 PO_STRING = r'"(?:[^"\\\r\n]|\\[^\r\n0-9x])*"'  # escapes of bytes by numbers are not supported
@@ -105,20 +106,26 @@ def escape_csv(text: str) -> str:
 def csv_rows(text: str) -> Iterator[list[re.Match[str]]]:
     """Yield the fields of each row that is not empty.
 
-    The delimiter is the most frequent of comma, semicolon and tab in the first line.
+    The delimiter is the most frequent of comma, semicolon and tab in the first line. Excel names another delimiter in a
+    line before the first row, such as `sep=;`.
     """
-    delimiter = max(",;\t", key=text.partition("\n")[0].count)
-    field = re.compile(rf'(?P<value>"[^"]*(?:""[^"]*)*"|(?!")[^{delimiter}\r\n]*)(?P<end>{delimiter}|\r?\n|\Z)')
-    row: list[re.Match[str]] = []
     position = int(text.startswith("\ufeff"))  # skip a BOM
+    first_line = text[position:].partition("\n")[0]
+    delimiter = max(",;\t", key=first_line.count)
+    if match := SEPARATOR.fullmatch(first_line):
+        delimiter = match[1]
+        position += len(first_line) + 1
+    end = re.escape(delimiter)
+    field = re.compile(rf'(?P<value>"[^"]*(?:""[^"]*)*"|(?!")[^{end}\r\n]*)(?P<end>{end}|\r?\n|\Z)')
+    row: list[re.Match[str]] = []
     while position < len(text) or row:
-        match = field.match(text, position)
-        if not match:
+        value = field.match(text, position)
+        if not value:
             raise ValueError(f"line {line_number(text, position)} has a quote at a wrong place, or without its partner")
-        row.append(match)
-        position = match.end()
-        if match["end"] != delimiter:  # the row ends
-            if len(row) > 1 or match["value"]:
+        row.append(value)
+        position = value.end()
+        if value["end"] != delimiter:  # the row ends
+            if len(row) > 1 or value["value"]:
                 yield row
             row = []
 

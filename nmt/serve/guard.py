@@ -193,9 +193,12 @@ class Guard:
 
 
 def form_as_json(body: bytes | bytearray) -> bytes:
-    """Convert a URL-encoded form to JSON. Raises HTTPException 400 if the form is malformed."""
+    """Convert a URL-encoded form to JSON. Raises HTTPException 400 if the form is malformed.
+
+    Some clients send characters in UTF-8 as they are, without escapes.
+    """
     try:
-        fields = parse_qsl(body.decode("ascii"), keep_blank_values=True, errors="strict")
+        fields = parse_qsl(body.decode(), keep_blank_values=True, errors="strict")
     except ValueError as error:
         raise HTTPException(400, "the body is not a form in UTF-8") from error
     return json.dumps(dict(fields)).encode()

@@ -88,6 +88,11 @@ class Quoted(csv.excel_tab):
     quoting = csv.QUOTE_ALL
 
 
+def test_excel_may_name_the_delimiter_in_the_first_line() -> None:
+    source = "sep=|\r\nid|text\r\n1|Ein Hund, ein Hund; ein Hund\r\n"
+    assert echoed(source, CSV) == 'sep=|\r\nid|text\r\n1|"EIN HUND, EIN HUND; EIN HUND"\r\n'
+
+
 @pytest.mark.parametrize("dialect", [csv.excel, Semicolons, Quoted])
 @given(table=TABLES)
 def test_only_the_column_of_a_csv_file_changes(dialect: type[csv.Dialect], table: list[tuple[str, str]]) -> None:

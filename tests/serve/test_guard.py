@@ -75,7 +75,9 @@ def test_forms_are_for_libretranslates_clients(client: Client) -> None:
 
 
 @pytest.mark.parametrize(
-    "form", [b"q=%ff&source=zh&target=en", "q=ä".encode(), b"a=1&" * 40], ids=["not UTF-8", "not ASCII", "many fields"]
+    "form",
+    [b"q=%ff&source=zh&target=en", b"q=\xff&source=zh&target=en", b"a=1&" * 40],
+    ids=["%", "raw", "many"],
 )
 def test_malformed_forms_are_refused(client: Client, form: bytes) -> None:
     assert client.send("POST", "/translate", form, FORM).status == 400

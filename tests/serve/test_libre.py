@@ -6,7 +6,7 @@ import pytest
 from conftest import SOURCE, TARGET
 from libretranslatepy import LibreTranslateAPI  # type: ignore[import-untyped]
 from models import small_translator
-from served import Client, served
+from served import FORM, Client, served
 
 from nmt.translate.translator import Translator
 
@@ -14,6 +14,11 @@ from nmt.translate.translator import Translator
 def test_libretranslates_client_translates(client: Client) -> None:
     libre = LibreTranslateAPI(client.url)
     assert [libre.translate(text, "zh", "en") for text in SOURCE] == TARGET
+
+
+def test_a_form_may_have_utf_8_without_escapes(client: Client) -> None:
+    form = f"q={SOURCE[0]}&source=zh&target=en".encode()
+    assert client.send("POST", "/translate", form, FORM).json == {"translatedText": TARGET[0]}
 
 
 def test_languages_are_listed_with_their_targets(client: Client) -> None:
