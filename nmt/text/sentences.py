@@ -7,16 +7,18 @@ from collections.abc import Collection, Iterable
 import regex
 
 from nmt.text.spans import Span
-from nmt.text.words import CJK_END, CJK_START, CONTINUATION, SENTENCE_END
+from nmt.text.words import CJK_END, CJK_START, CONTINUATION, RIGHT_TO_LEFT_LETTER, SENTENCE_END
 
 END = regex.compile(SENTENCE_END)
 IN_CJK, FROM_CJK = regex.compile(CJK_END), regex.compile(CJK_START)
 MAX_MARKS = 20  # maximum number of punctuation marks at the end of a sentence, for `join_sentences`
+RIGHT_TO_LEFT = regex.compile(RIGHT_TO_LEFT_LETTER)
 CONTINUES = regex.compile(CONTINUATION)
-# The word at the end of a text, with the full stops and apostrophes inside of it.
-LAST_WORD = regex.compile(r"\w+(?:['’.]\w+)*\Z")
+# The word at the end of a text, with the full stops, apostrophes and Hebrew quotation marks inside of it.
+LAST_WORD = regex.compile(r"\w+(?:['’.\"״]\w+)*\Z")
 # A single letter at the end of a word, as in "A", "U.S" and "d'A", but not in the Ukrainian "сім'ю".
 LAST_LETTER = regex.compile(r"(?:^|\.|['’](?=\p{Lu}))\X\Z")
+DEGREES = ("°", "º")
 MAX_ABBREVIATION = 30  # maximum length of an abbreviation, in characters
 # A word that is not the last of its line, and its full stop; and the last word of a line.
 INNER_WORD = regex.compile(r"(?<!\S)[^\w\s]*([^\W\d](?:[^\W\d]|\.)*?)(\.?)[^\w\s.]*(?=\s)")
@@ -67,8 +69,14 @@ def ends_sentence(match: regex.Match[str], abbreviations: Collection[str]) -> bo
         return True
     word = before[0]
     if word.isdecimal():
-        return len(word) >= LEAST_DIGITS
-    return not LAST_LETTER.search(word) and word not in ABBREVIATIONS and word not in abbreviations
+        # Hebrew and Arabic ordinals have no full stop. But a number at the start of a text is a label.
+        is_right_to_left = RIGHT_TO_LEFT.match(match["next"]) is not None
+        return len(word) >= LEAST_DIGITS or (is_right_to_left and before.start() > 0)
+    # A unit such as °C is no abbreviation.
+    sign = match.string[max(before.start() - 2, 0) : before.start()].strip()
+    if LAST_LETTER.search(word) and not sign.endswith(DEGREES):
+        return False
+    return word not in ABBREVIATIONS and word not in abbreviations
 
 
 def join_sentences(sentences: Iterable[str]) -> str:
