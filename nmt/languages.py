@@ -9,7 +9,8 @@ from pathlib import Path
 # Suffixes of corpora that say what a file is for. ISO 639-3 has some of these codes too, such as `src` for a variety of
 # Sardinian, but corpora in these languages are rarer than files of this name.
 _ROLES = """
-bpe dev hyp mem out raw ref seg spm src tgt tok trg trn tst txt val
+all bak bin bpe cor csv dev div doc hyp log low mem new old ori out pre que raw ref run seg sgm spm src sys tgt tmp tok
+trg trn tst tsv txt val xml zip
 """
 ROLES = frozenset(_ROLES.split())
 # Varieties of Arabic, Hebrew, English and Chinese. py3langid is used without them, because short lines in a variety
@@ -37,20 +38,27 @@ def language_code(name: str) -> str:
 
 
 def language_of_file(path: Path) -> str:
-    """Return the code of the language at the end of a file name, such as zh-CN for `test.zh-CN.gz`.
+    """Return the code of the language in a file name, or "".
 
-    If the last suffix is in `ROLES`, return "", because such a suffix says what the file is for.
+    It is the last suffix that names a language, such as zh-CN in `test.zh-CN.gz` and de in `train.de.tok`. Suffixes in
+    `ROLES` are passed over, because they say what the file is for. FLORES names its files as `deu_Latn.dev`.
     """
-    suffix = Path(path.name.removesuffix(".gz")).suffix.removeprefix(".")
-    return "" if suffix in ROLES else language_code(suffix)
+    stem, *suffixes = path.name.split(".")
+    if "_" in stem:
+        suffixes.insert(0, stem)
+    for suffix in reversed(suffixes):
+        code = "" if suffix.lower() in ROLES else language_code(suffix)
+        if code:
+            return code
+    return ""
 
 
 @functools.cache
 def base_language(name: str) -> str:
     """Return the code of a language without region and script: zh for zh-CN, zho_Hans and cmn.
 
-    The code of a variety is replaced by that of its macrolanguage, such as ar for arb. If `name` names no language,
-    return the part before the first hyphen in lower case.
+    The code of a language that stands for its macrolanguage is replaced, such as arb by ar. If `name` names no
+    language, return the part before the first hyphen in lower case.
     """
     import langcodes
 

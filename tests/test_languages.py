@@ -54,6 +54,11 @@ zh.trg                -
 train.tok             -
 train.bpe             -
 news.dev              -
+train.de.tok          de
+train.en.bpe.xz       en
+x.DE                  de
+deu_Latn.devtest      de
+x.tmp                 -
 train.lc              -
 train.clean           -
 train.txt             -

@@ -106,14 +106,14 @@ def languages_of_files(*sides: tuple[Path, str]) -> tuple[str, str]:
 
     Raises InputError if a code is invalid or both are equal.
     """
-    from nmt.languages import language_of_file
+    from nmt.languages import language_code, language_of_file
 
     codes = []
     for file, given in sides:
-        code = given or language_of_file(file)
-        if not code or language_of_file(Path(f"x.{code}")) != code:
-            hint = "give --source-lang or --target-lang in small letters, as de or zh_Hans"
-            raise InputError(f"{file}: '{code}' is not a language code for the names of files", hint=hint)
+        code = language_code(given) if given else language_of_file(file)
+        if not code:
+            hint = "give --source-lang or --target-lang, such as de, deu_Latn or zh-Hans"
+            raise InputError(f"{file}: '{given}' is not a language code", hint=hint)
         codes.append(code)
     source, target = codes
     if source == target:

@@ -18,9 +18,9 @@ from nmt.corpus.alignment import Evidence
 from nmt.corpus.examine import Gathered, Usual, gather, learn_usual
 from nmt.corpus.findings import FindingDraft
 from nmt.corpus.kinds import KINDS, SEVERITIES, Example, Finding
+from nmt.corpus.language import label_of
 from nmt.corpus.pairing import LineComparison, Run
 from nmt.corpus.reading import CorpusFiles, Survey, decode, lines_at, survey, texts_at
-from nmt.languages import base_language
 
 N_EXAMPLES = 5  # maximum number of examples of a finding
 # If more than this share of training lines is in unrelated blocks, the lexicon was learned from too many wrong pairs.
@@ -51,7 +51,7 @@ def check(corpora: Sequence[CorpusFiles], declared: tuple[str, str] = ("", ""), 
         DataError: a file is missing, empty or UTF-16.
     """
     surveys = [survey(files) for files in corpora]
-    labels = base_language(declared[0]), base_language(declared[1])
+    labels = label_of(declared[0]), label_of(declared[1])
     # 1. Learn from the training corpus, and examine all pairs of all corpora.
     learned = learn_from(surveys[0], labels, quiet)
     all_gathered = [learned.train]

@@ -203,7 +203,7 @@ def shared_lines(gathered: Gathered, other: Gathered, *sides: int) -> NDArray[np
 def of_languages(languages: Languages, declared: tuple[str, str]) -> list[FindingDraft]:
     """Return a list with a draft if a side of the training corpus is not in its declared language.
 
-    `declared` are results of `base_language`.
+    `declared` are results of `label_of`.
     """
     wrong = []
     # Exchanged sides are the likeliest mistake, so less evidence is enough.

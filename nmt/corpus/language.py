@@ -21,12 +21,13 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from nmt.languages import VARIETIES
+from nmt.languages import VARIETIES, base_language
 from nmt.text.placeholders import KINDS
 
 if TYPE_CHECKING:
     from py3langid.langid import LanguageIdentifier
 
+SAME_LANGUAGE = 12  # maximum distance, by CLDR, of a language from the one whose label it gets
 BITS = 18  # bits of the hash of an n-gram
 SMOOTHING = 0.5  # number that is added to the count of each n-gram
 MAX_LLR = 5.0  # nats; limit of an n-gram's log-likelihood ratio, because one unseen n-gram proves nothing
@@ -193,6 +194,19 @@ def identifier() -> "LanguageIdentifier":
     model.set_languages({*model.labels} - VARIETIES)
     model.nb_ptc = np.ascontiguousarray(model.nb_ptc)  # a contiguous array makes the model a third faster
     return model
+
+
+def label_of(code: str) -> str:
+    """Return py3langid's label of a language, given by its code, such as no for nb; "" if the code is empty.
+
+    If py3langid does not know the language, return its code without region and script.
+    """
+    import langcodes
+
+    if not code:
+        return ""
+    label = langcodes.closest_supported_match(code, identifier().labels, max_distance=SAME_LANGUAGE)
+    return label or base_language(code)
 
 
 def identify_side(texts: Sequence[str]) -> Identified:

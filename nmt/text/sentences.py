@@ -7,10 +7,11 @@ from collections.abc import Collection, Iterable
 import regex
 
 from nmt.text.spans import Span
-from nmt.text.words import CJK_END, CJK_START, CONTINUATION, RIGHT_TO_LEFT_LETTER, SENTENCE_END
+from nmt.text.words import CJK_CLOSED, CJK_END, CJK_START, CONTINUATION, RIGHT_TO_LEFT_LETTER, SENTENCE_END
 
 END = regex.compile(SENTENCE_END)
 IN_CJK, FROM_CJK = regex.compile(CJK_END), regex.compile(CJK_START)
+CLOSED = regex.compile(CJK_CLOSED)
 MAX_MARKS = 20  # maximum number of punctuation marks at the end of a sentence, for `join_sentences`
 RIGHT_TO_LEFT = regex.compile(RIGHT_TO_LEFT_LETTER)
 CONTINUES = regex.compile(CONTINUATION)
@@ -26,8 +27,8 @@ FINAL_WORD = regex.compile(r"(?<!\S)([^\W\d](?:[^\W\d]|\.)*?)\W*\Z")
 # Abbreviations with at least two letters. A single letter before a full stop always counts as an abbreviation. CLDR's
 # lists are not used: on the news of 28 languages they give a lower F1 than no list, because they match parts of words.
 _ABBREVIATIONS = """
-Abb al Bd bzw ca Capt cf Co Col Corp Dr ed eg evtl ff Fig Fr Gen ggf Hr ie inkl Inc Jr Kl Lt Ltd Mr Mrs Ms Mt Nr op pp
-Prof Rev Sen Sgt Sr St Str usw vgl Vol vs
+Abb al Bd bzw ca Capt cf Co Col Corp Dr dr ed eg evtl ff Fig Fr Gen ggf Hr ie inkl Inc Jr Kl Lt Ltd Mr Mrs Ms Mt Nr op
+pp Prof Rev Sen Sgt Sr St Str usw vgl Vol vs
 """
 ABBREVIATIONS = frozenset(_ABBREVIATIONS.split())
 # Minimum number of digits in a number that can end a sentence. Shorter numbers are mostly ordinals, as in "3. Oktober".
@@ -76,14 +77,17 @@ def ends_sentence(match: regex.Match[str], abbreviations: Collection[str]) -> bo
     sign = match.string[max(before.start() - 2, 0) : before.start()].strip()
     if LAST_LETTER.search(word) and not sign.endswith(DEGREES):
         return False
+    if word.isupper():  # MR. and PROF. in a headline
+        word = word.capitalize()
     return word not in ABBREVIATIONS and word not in abbreviations
 
 
 def join_sentences(sentences: Iterable[str]) -> str:
-    """Join sentences to a text, with a space between two sentences unless both are Chinese or Japanese."""
+    """Join sentences to a text, with a space between two sentences unless they are Chinese or Japanese."""
     text = ""
     for sentence in sentences:
-        is_unspaced = IN_CJK.search(text, max(len(text) - MAX_MARKS, 0)) and FROM_CJK.match(sentence)
+        first = max(len(text) - MAX_MARKS, 0)
+        is_unspaced = CLOSED.search(text, first) or (IN_CJK.search(text, first) and FROM_CJK.match(sentence))
         if text and sentence and not is_unspaced:
             text += " "
         text += sentence

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from nmt.text.spans import Span
 
-_CJK = r"\p{Han}\p{Hiragana}\p{Katakana}"  # the content of a character class: letters of Chinese and Japanese
+_CJK = r"\p{Han}\p{Hiragana}\p{Katakana}ー"  # the content of a character class: letters of Chinese and Japanese
 _CJK_MARKS = r"\p{Block=CJK_Symbols_And_Punctuation}\p{Block=Halfwidth_And_Fullwidth_Forms}"
 # The content of a character class: unspaced scripts, whose text has no spaces between words, with their punctuation.
 # These are the classes SA, AK, AP and AS of Unicode's LineBreak.txt, such as Thai, Khmer and Javanese; then Chinese and
@@ -43,9 +43,9 @@ LIKE_OTHER = frozenset("ABCEHIJKMOPTXYaceijopxy")  # Latin letters without accen
 LIKE_LATIN = frozenset("АВЕЅЗІЈКМНОРСТУХаеѕіјорсухһԁԛԝΑΒΕΖΗΙΚΜΝΟΡΤΥΧικνορυ")
 URL_LETTERS = "a-zA-ZÀ-ԯ"  # the content of a character class: Latin, Greek and Cyrillic
 
-# Words. In unspaced scripts, each syllable is a word: a Chinese character; a Tibetan syllable with the mark at its end;
-# or a grapheme cluster of UAX #29 with the dependent vowels before and after it, as in Thai, Lao and Burmese, and with
-# the consonants after it that have a mark for "no vowel", as the second one in မြန်.
+# Words. In unspaced scripts, each syllable is a word: a Chinese character; a row of katakana, which is often a foreign
+# word; a Tibetan syllable with the mark at its end; or a grapheme cluster of UAX #29 with the dependent vowels before
+# and after it, as in Thai, Lao and Burmese, and with the consonants after it that are marked to have no vowel (မြန်).
 _VOWEL_BEFORE = r"\p{InPC=Visual_Order_Left}"
 _VOWELS_AFTER = rf"(?:(?!{_VOWEL_BEFORE})[\p{{M}}\p{{InSC=Vowel_Dependent}}])*+"
 _KILLER = r"\p{L}\p{InSC=Tone_Mark}*+\p{InSC=Pure_Killer}|\p{L}\p{M}*\p{InSC=Consonant_Killer}"
@@ -53,9 +53,12 @@ _SILENT = rf"(?:(?={_KILLER})\X{_VOWELS_AFTER})*+"
 _TIBETAN = r"(?:(?=\p{Tibetan})[\p{L}\p{M}])++"
 _CLUSTER = rf"(?=(?!\s){UNSPACED_CHARACTER}){_VOWEL_BEFORE}*+\X{_VOWELS_AFTER}{_SILENT}"
 SYLLABLE_MARKS = "\u0f0b\u0f0c"  # the marks at the end of Tibetan syllables
-SYLLABLE = rf"{_TIBETAN}[{SYLLABLE_MARKS}]?|{_CLUSTER}"
-# A word of a script with spaces. Soft hyphens and other invisible characters may be inside of it.
-_SPACED_WORD = rf"{WORD_CHARACTER}++(?:\p{{Cf}}++{WORD_CHARACTER}++)*+"
+_KATAKANA = r"(?:[\p{Katakana}ー]\p{M}*+)++"
+SYLLABLE = rf"{_TIBETAN}[{SYLLABLE_MARKS}]?|{_KATAKANA}|{_CLUSTER}"
+# Inside of a word may be: soft hyphens and other invisible characters, the point of Catalan, Armenian marks of stress
+# and questions, quotation marks in Hebrew abbreviations, and Cyrillic apostrophes.
+_INNER = r"""(?:[\p{Cf}·՛՜՞״]|(?<=\p{Hebrew})"|(?<=\p{Cyrillic})['’])"""
+_SPACED_WORD = rf"{WORD_CHARACTER}++(?:{_INNER}++{WORD_CHARACTER}++)*+"  # a word of a script with spaces
 PLAIN_WORD = rf"{SYLLABLE}|{_SPACED_WORD}"
 _MARK = r"(?=[^\w\s])\X"  # a punctuation mark or symbol, such as an emoji of several characters
 WORD_OR_MARK = rf"{PLAIN_WORD}|{_MARK}"
@@ -76,23 +79,28 @@ COMPARED_WORD = rf"{_TIBETAN}|(?=\w){_CLUSTER}|\p{{Hangul}}|[^\W_{UNSPACED_SCRIP
 # and brackets). Possessive quantifiers match each row of characters once, so that the time is linear.
 # A semicolon is the Greek question mark, and a colon is often typed for the Armenian full stop.
 # The Burmese comma ၊ is left out, although its class is STerm.
-_END_MARK = r"(?:(?!၊)[\p{SB=ATerm}\p{SB=STerm}…]|(?<=\p{Greek}[»\")]?);|(?<=\p{Armenian}[»\")]?):)"
-# Closing quotes and brackets, and invisible marks of direction.
-_CLOSING = r"(?:(?!\p{Ps}|[«„])\p{SB=Close}|\p{Cf})"
+_END_MARK = r"(?:(?!၊)[\p{SB=ATerm}\p{SB=STerm}…]|(?<=\p{Greek}[»\")]?)[;\u037e]|(?<=\p{Armenian}[»\")]?):)"
+# Closing quotes and brackets, and invisible marks of direction. In German and Danish, « closes before a space.
+_CLOSING = r"(?:(?!\p{Ps}|„|«(?!\s|\Z))\p{SB=Close}|\p{Cf})"
+_CJK_FULL_STOP = "[。！？｡]"
+_ENOUGH = r"(?<=(?![!?۔։])\p{SB=STerm})(?!ល។)"  # after a mark that needs no space, but not in the Khmer for "etc."
 # The end of a sentence is a mark, closing quotes and white space. Only opening quotes may be between this space and the
-# next word. In Chinese and Japanese, the mark and closing quotes are enough.
+# next word, or a word such as 'n in Afrikaans. In many scripts, the mark and closing quotes are enough.
 SENTENCE_END = (
     rf"(?<!{_END_MARK})(?P<mark>{_END_MARK}++)"
-    rf"(?:(?:{_CLOSING})*+(?:[ \xa0\u202f]»)?+(?P<space>[{SPACE}]++)(?=[^\s\w]*+\s?+[^\s\w]*+(?P<next>\w))"
-    rf"|(?:(?<=[。！？｡])(?P<quotes>[\p{{Pe}}\p{{Pf}}\"]*+)|(?<=[!?])(?=[{_CJK}]))(?P<no_space>)(?=[\w\p{{Ps}}\p{{Pi}}]))"
+    rf"(?:(?:{_CLOSING})*+(?:[ \xa0\u202f]»)?+(?P<space>[{SPACE}]++)"
+    rf"(?=(?:['’]\p{{Ll}}\s)?+[^\s\w]*+\s?+[^\s\w]*+(?P<next>\w))"
+    rf"|(?:{_ENOUGH}(?P<quotes>[\p{{Pe}}\p{{Pf}}\"]*+)|(?<=[!?])(?=[{_CJK}]))(?P<no_space>)(?=[\w\p{{Ps}}\p{{Pi}}]))"
 )
 CJK_END = rf"[{_CJK}{_CJK_MARKS}][^\w\s]*\Z"  # the end of a Chinese or Japanese sentence
+CJK_CLOSED = rf"{_CJK_FULL_STOP}[^\w\s]*\Z"  # the end of a text after which no space is written
 CJK_START = rf"[^\w\s]*[{_CJK}{_CJK_MARKS}]"  # the start of a Chinese or Japanese sentence
 CONTINUATION = r"\p{Hiragana}|[,、，]"  # what follows a quoted sentence if the sentence around the quote goes on
 _FINAL_MARK = rf"(?:[{SPACE}]|{_END_MARK}|{_CLOSING})"
 FINAL_MARKS = rf"(?<!{_FINAL_MARK}){_FINAL_MARK}*+\Z"  # marks and spaces after the last word
-SENTENCE_START = r"(?:^|[.!?…]\s)[^\w.!?…]*\Z"  # the end of a text after which a sentence begins
-CLAUSE_START = r"(?:^|[.!?…:]\s)[^\w]*\Z"  # the end of a text after which a sentence begins, or a part after a colon
+# The end of a text after which a sentence begins, and one after which a sentence or a part after a colon begins.
+SENTENCE_START = rf"(?:^|{_END_MARK}(?:{_CLOSING})*+[{SPACE}]|{_CJK_FULL_STOP})[^\w.!?…]*\Z"
+CLAUSE_START = rf"(?:^|(?:{_END_MARK}|:)(?:{_CLOSING})*+[{SPACE}]|{_CJK_FULL_STOP})[^\w]*\Z"
 
 MAX_SYLLABLES = 3  # a text counts as tokenized if its parts between spaces have at most this many syllables on average
 

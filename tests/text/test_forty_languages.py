@@ -60,9 +60,8 @@ def paragraphs(declaration: Path, row: Row) -> list[str]:
     """The paragraphs of the articles."""
     file = declaration / f"{row['file']}.html"
     page = file.read_text(encoding="utf-8").replace("<!doctype html>", "")
-    articles = ElementTree.fromstring(page).iter("article")
-    texts = ["".join(p.itertext()) for article in articles for p in article.iter("p")]
-    return [" ".join(text.split()) for text in texts]
+    nodes = ElementTree.fromstring(page).iterfind(".//article//p")
+    return [" ".join("".join(node.itertext()).split()) for node in nodes]
 
 
 def sentences(text: str) -> list[str]:

@@ -42,6 +42,13 @@ Ja!| Peter schläft.
 Es hat 2 °C.| Peter friert.
 היא גרה בארה"ב.| הוא לא.
 זה מספר 3.| היא ישנה.
+»Komm!«| Er kam. »Nein.«| Ja
+Dit is so.| 'n Vrou staan.
+ይህ፡ቤት፡ነው።|እሱ፡ሄደ።
+यह घर है।|वह गया।
+كيف حالك؟|أنا بخير.
+MR. JONES LEFT.| HE IS AWAY.
+Τι;| Πού;| Πώς.
 ის წავიდა.| მე დავრჩი.
 Це моя сім'ю.| Вони тут.
 Да.\u200f| Нет.
@@ -94,7 +101,8 @@ def test_greek_and_armenian_have_sentence_marks_of_their_own() -> None:
 def test_sentences_are_joined_by_spaces_except_in_chinese_and_japanese() -> None:
     assert join_sentences(["Ja.", "Nein.", ""]) == "Ja. Nein."
     assert join_sentences(["他来了。", "“好！”", "她走了。"]) == "他来了。“好！”她走了。"
-    assert join_sentences(["行った。", "Python を使う。"]) == "行った。 Python を使う。"
+    assert join_sentences(["行った。", "Python を使う。"]) == "行った。Python を使う。"
+    assert join_sentences(["やったー!", "行こう。"]) == "やったー!行こう。"
     assert join_sentences(["เขาไป", "เขามา"]) == "เขาไป เขามา"
 
 

@@ -20,13 +20,17 @@ class Case(NamedTuple):
     boundaries: set[int]
 
 
+def from_codes(codes: str) -> str:
+    return "".join(chr(int(code, 16)) for code in codes.split())
+
+
 def read_cases() -> dict[str, list[Case]]:
     cases = dict[str, list[Case]]()
     for line in Path(__file__).with_name("unicode_breaks.txt").read_text(encoding="utf-8").splitlines():
         if line.startswith("#"):
             continue
         kind, _, codes = line.partition(": ")
-        parts = ["".join(chr(int(code, 16)) for code in part.split()) for part in codes.split("|")]
+        parts = [from_codes(part) for part in codes.split("|")]
         boundaries = {len("".join(parts[:n])) for n in range(1, len(parts))}
         cases.setdefault(kind, []).append(Case("".join(parts), boundaries))
     return cases
@@ -42,8 +46,8 @@ WORDS = {
     r"[\p{Cf}\p{M}]\|": 309,
     r"\|[\p{Cf}\p{M}]": 356,
     # Tags may be put between a word and a punctuation mark inside of it, as in "and/or" and "3,5".
-    r"""\|[.,:'"]""": 77,
-    r"""[.,:'"]\|""": 27,
+    r"""\|[.,:'"]""": 76,
+    r"""[.,:'"]\|""": 26,
     r"\u3031\||\|\u3031": 6,  # each Japanese letter is a word
     r" \| ": 2,  # each space is a word
     r"\U0001f1e7\|\U0001f1e8": 1,  # a joiner separates the letters of a flag, as in \X

@@ -24,6 +24,8 @@ PLAIN_WORD           ⟨ထ⟩⟨မင်း⟩ ⟨ကျောင်း⟩ ⟨
 PLAIN_WORD           ⟨ศุ⟩⟨กร์⟩ ⟨สิ⟩⟨ทธิ์⟩ ⟨ប្រ⟩⟨យោ⟩⟨ជន៍⟩
 PLAIN_WORD           ⟨ក្រុ⟩⟨ម⟩⟨ហ៊ុ⟩⟨ន⟩
 PLAIN_WORD           ⟨so\u00adft⟩ ⟨می\u200cرود⟩
+PLAIN_WORD           ⟨צה״ל⟩ ⟨דו"ח⟩ ⟨col·legi⟩ ⟨сім'я⟩ ⟨Ի՞նչ⟩ ⟨can⟩'⟨t⟩
+PLAIN_WORD           ⟨コーヒー⟩⟨を⟩⟨飲⟩⟨む⟩ ⟨フランス⟩
 WORD_OR_MARK         ⟨🇩🇪⟩⟨👩\u200d👧⟩⟨Hund⟩⟨-⟩⟨Hund⟩⟨,⟩ ⟨C⟩⟨+⟩⟨+⟩ ⟨我⟩
 WORD_OR_CHARACTER    ⟨Hund⟩⟨,⟩⟨ ⟩⟨我⟩⟨买⟩
 WRITTEN_WORD         ⟨ሰው⟩፡⟨ሁሉ⟩
@@ -37,6 +39,8 @@ COMPARED_WORD        ⟨Hund⟩-⟨x1⟩_⟨我⟩⟨ก⟩ ⟨हिन्द�
 SENTENCE_START       ⟨⟩
 SENTENCE_START       Ein Hund⟨. „⟩
 SENTENCE_START       er sagt: „
+SENTENCE_START       „Ja⟨.“ ⟩
+SENTENCE_START       是⟨。⟩
 CLAUSE_START         er sagt⟨: „⟩
 FINAL_MARKS          Ein Hund⟨?! ”⟩
 FINAL_MARKS          你好⟨。⟩
