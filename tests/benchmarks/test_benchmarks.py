@@ -35,14 +35,6 @@ def test_medians_and_ratios_by_hand() -> None:
     assert table.as_json()["commands"] == {"a": "run 'a b'"}
 
 
-def test_operations_by_hand() -> None:
-    sizes = {"d_model": 1, "d_ff": 10, "n_encoder_layers": 1, "n_decoder_layers": 2, "vocab_size": 100}
-    encoder = 2 * (4 + 20) + 2 * 4  # weights at 2 positions; queries times keys, and probabilities times values
-    decoder = 3 * (6 + 20) + 2 * 2 + 2 * 3 * (3 + 2)
-    logits = 3 * 100
-    assert training.training_flops(sizes, 2, 3) == 6 * (encoder + 2 * decoder + logits)
-
-
 def test_memory_and_failure_of_a_command_with_children(tmp_path: Path) -> None:
     child = "x = bytearray(90_000_000); import time; time.sleep(1)"
     parent = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {child!r}]); sys.exit('so it was')"
