@@ -215,21 +215,9 @@ def test_long_jobs_get_on_among_short_requests_without_end() -> None:
     assert order == ["long"] * 5
 
 
-def test_a_canceled_job_ends_at_its_next_check(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(turns, "TURN_S", PATIENCE_S)
-    endless = Endless()
-
-    async def test(held: Held) -> None:
-        job = held.batcher.call(endless)
-        await asyncio.to_thread(endless.started.wait)
-        job.cancel()
-        assert await held.batcher.call(lambda _: 7) == 7
-
-    run(test)
-    assert endless.ended.is_set()
-
-
-def test_a_canceled_job_ends_while_it_waits_for_a_turn() -> None:
+@pytest.mark.parametrize("turn_s", [0.0, PATIENCE_S], ids=["waits for a turn", "has a turn"])
+def test_a_canceled_job_ends_at_its_next_check(monkeypatch: pytest.MonkeyPatch, turn_s: float) -> None:
+    monkeypatch.setattr(turns, "TURN_S", turn_s)
     endless = Endless()
 
     async def test(held: Held) -> None:
