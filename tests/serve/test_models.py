@@ -127,11 +127,6 @@ def test_a_loaded_model_stays_complete_if_its_file_is_removed(live: Live, file: 
     live.check()
 
 
-def test_a_loaded_model_stays_complete_if_its_file_is_overwritten(live: Live, file: Path) -> None:
-    file.write_bytes(b"damaged")
-    live.check()
-
-
 def test_health_names_the_model(live: Live, file: Path) -> None:
     health = live.client.get("/health").json
     translator = live.translator()

@@ -14,13 +14,11 @@ from served import PAIR, Client, Endless, served
 from test_batcher import Held, run
 from test_documents import form, packed, upload
 
-from nmt.documents.html import HTML
 from nmt.documents.markup import between_segments
 from nmt.serve import turns
 from nmt.serve.guard import Limits
 from nmt.serve.turns import AbandonedError, Check, in_parts
 from nmt.translate.documents import DocumentTranslation
-from nmt.translate.markup import MarkupTranslator
 from nmt.translate.translator import Translator
 
 WAIT_S = 10.0  # a test that fails waits so long
@@ -129,17 +127,6 @@ def test_a_document_is_the_same_in_parts(translator: Translator, before_score: S
     _, *parts = calls
     assert len(parts) > 1
     assert max(parts) <= turns.LEAST_ITEMS
-
-
-def test_where_a_tag_goes_does_not_depend_on_the_other_paragraphs(translator: Translator) -> None:
-    writer = MarkupTranslator(translator, HTML)
-    # Each word of the sentence is bold once.
-    sentence = SOURCE[0]
-    lines = [sentence.replace(word, f"<b>{word}</b>") for word in sentence.split()]
-    there = [translation.text for translation in writer.translate_lines(lines)]
-    back = [translation.text for translation in writer.translate_lines(lines[::-1])]
-    alone = [translation.text for translation in writer.translate_lines(lines, window=1)]
-    assert there == back[::-1] == alone
 
 
 def test_a_search_in_parts_finds_the_same_in_the_same_order(translator: Translator) -> None:
