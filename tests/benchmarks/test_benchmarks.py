@@ -17,21 +17,13 @@ import pytest
 import serving
 import training
 from conftest import FiveCorpus, FiveRun, out_lines, run_nmt
-from measure import Options, Table, started
+from measure import Options, started
 
 from nmt.text.lines import iter_lines
 
 
 def options(config: Path, scratch: Path, model: Path | None = None) -> Options:
     return Options(config, model, None, scratch, rounds=1, seconds=0.2)
-
-
-def test_medians_and_ratios_by_hand() -> None:
-    samples = {"a": [{"s": 1.0}, {"s": 9.0}, {"s": 2.0}], "b": [{"s": 4.0}, {"s": 3.0}, {"s": 500.0}]}
-    table = Table("T", "A note.", {"a": ["run", "a b"]}, samples, "s", ["a"])
-    assert table.rows() == {"a": {"s": 2.0, "× a": 1.0}, "b": {"s": 4.0, "× a": 2.0}}
-    assert "| b | 4.00 | 2.00 |" in table.markdown()
-    assert table.as_json()["commands"] == {"a": "run 'a b'"}
 
 
 def test_memory_and_failure_of_a_command_with_children(tmp_path: Path) -> None:

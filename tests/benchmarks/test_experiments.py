@@ -101,4 +101,6 @@ def test_speed_beside_a_plain_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     settings = ModelSettings(d_model=16, n_heads=2, n_encoder_layers=1, n_decoder_layers=1, d_ff=32)
     table = gpu.compared("tiny", gpu.Task(settings, 64, torch.device("cpu")), seconds=0)
     assert list(table.rows()) == ["nmt, adamw", "nmt, muon", gpu.PLAIN]
+    assert gpu.PLAIN in table.markdown()
+    assert table.as_json()["rows"] == table.rows()
     assert all(row["tokens_s"] > 0 for row in table.rows().values())

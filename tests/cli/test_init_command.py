@@ -36,14 +36,12 @@ UNSUITABLE = {  # arguments -> part of the error message
     "a.de a.en -o mine": "mine does not end in .yaml",
     "a.de a.de": "both sides are in 'de'",
     "a.de a.txt --target-lang ../x": "a.txt: '../x' is not a language code",
-    "a.de a.txt --target-lang EN": "a.txt: 'EN' is not a language code",
     "a.de a.txt --target-lang english": "a.txt: 'english' is not a language code",
     "a.de no.en": "cannot read no.en",
     "a.de a.txt --target-lang en": "1 pairs with text on",
     "a.de a.txt --target-lang en --minutes inf": "no training takes inf minutes",
     "a.de a.txt --target-lang en --minutes nan": "no training takes nan minutes",
     "a.de a.txt --target-lang en --minutes 0": "no training takes 0 minutes",
-    "a.de a.txt --target-lang en --minutes -1": "no training takes -1 minutes",
     "b.de b.de --target-lang en --device cdua": "no device 'cdua'",
 }
 
