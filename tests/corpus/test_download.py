@@ -152,13 +152,15 @@ def test_another_version_is_reported_and_kept(mirror: Mirror, tmp_path: Path, ca
 ENCRYPTED = zipped(**{"x.de": b"a\n"}).replace(b"K\1\2\x14\3\x14\0\0", b"K\1\2\x14\3\x14\0\1")
 
 
+CUT_OFF = gzip.compress(b"text" * 99)[:-9]
+UNEQUAL = zipped(**{"x.de": b"a\nb\n", "x.en": b"a\n"})
 DAMAGED = [  # a corpus, what its server sends, a part of the message
     (GZIP, b"<html>", r"train\.de\.gz is damaged: Not a gzipped file"),
-    (GZIP, gzip.compress(b"text" * 99)[:-9], r"train\.de\.gz is damaged: Compressed file ended"),
+    (GZIP, CUT_OFF, r"train\.de\.gz is damaged: Compressed file ended"),
     (ZIP, b"<html>", "zip is damaged: File is not a zip file"),
     (ZIP, zipped(**{"x.de": b"a\n"}), r"zip is damaged: .*no item named 'x\.en'"),
     (ZIP, ENCRYPTED, "encrypted"),
-    (ZIP, zipped(**{"x.de": b"a\nb\n", "x.en": b"a\n"}), "small: the two sides have different numbers of lines"),
+    (ZIP, UNEQUAL, "small: the two sides have different numbers of lines"),
 ]
 
 

@@ -145,7 +145,9 @@ def test_if_attention_is_unsure_a_target_word_is_linked_to_the_group_without_whi
 def test_known_attention_is_not_computed(monkeypatch: pytest.MonkeyPatch) -> None:
     translator = small_translator()
     tokens, _ = encoded_words(TEXT, TOKENIZER)
-    known: Attention = {(tuple(tokens), tuple(tokens)): np.eye(len(tokens), dtype=np.float32)}
+    diagonal = np.eye(len(tokens), dtype=np.float32)
+    pair = tuple(tokens), tuple(tokens)
+    known: Attention = {pair: diagonal}
     monkeypatch.setattr(translator.engine, "attention", lambda sources, _: [1 / 0 for _ in sources])
     (scores,) = align_for_markup(translator.engine, translator.tokenizers, [(TEXT, TEXT)], [[0] * 4], known)
     assert links(scores) == [(0, 0), (1, 1), (2, 2), (3, 3)]
