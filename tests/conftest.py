@@ -267,11 +267,7 @@ def refused(folder: Path, command: str, message: str) -> str:
 
 def imported_modules(done: Done) -> set[str]:
     """Return the modules that a command with PYTHONPROFILEIMPORTTIME has imported."""
-    modules = set()
-    for line in err_lines(done):
-        _, _, module = line.rpartition("|")
-        modules.add(module.strip())
-    return modules
+    return {line.rpartition("|")[2].strip() for line in err_lines(done)}
 
 
 def file_bytes(directory: Path) -> dict[str, bytes]:

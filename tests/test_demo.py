@@ -56,11 +56,15 @@ def make_demo(folder: Path, translation: str, bleu: str) -> "subprocess.Complete
 
 
 @needs_make
-def test_make_demo_shows_the_translation_and_bleu(tmp_path: Path) -> None:
+def test_make_demo_shows_the_translation_and_bleu_and_passes_settings_on(tmp_path: Path) -> None:
     done = make_demo(tmp_path, "I bought a book yesterday.", "97.41")
     assert done.returncode == 0, done.stderr
     assert "BLEU = 97.41" in done.stdout
     assert "I bought a book yesterday." in done.stdout.splitlines()
+    # Settings go to nmt.
+    tokenize, train, *_ = (tmp_path / "calls").read_text(encoding="utf-8").splitlines()
+    assert sorted(tokenize.split()) == ["configs/demo.yaml", "run=runs/other", "tokenize", "train.max_steps=20"]
+    assert sorted(train.split()) == ["configs/demo.yaml", "run=runs/other", "train", "train.max_steps=20"]
 
 
 @needs_make
@@ -77,11 +81,3 @@ def test_make_demo_fails_on_low_bleu(tmp_path: Path) -> None:
     assert done.returncode == 2
     assert "configs/demo.yaml: error: BLEU on test is below 90" in done.stderr
     assert "I bought a book yesterday." not in done.stdout.splitlines()
-
-
-@needs_make
-def test_make_demo_passes_settings_on_to_nmt(tmp_path: Path) -> None:
-    make_demo(tmp_path, "I bought a book yesterday.", "97.41")
-    tokenize, train, *_ = (tmp_path / "calls").read_text(encoding="utf-8").splitlines()
-    assert sorted(tokenize.split()) == ["configs/demo.yaml", "run=runs/other", "tokenize", "train.max_steps=20"]
-    assert sorted(train.split()) == ["configs/demo.yaml", "run=runs/other", "train", "train.max_steps=20"]

@@ -187,13 +187,6 @@ def test_a_link_to_a_directory_is_kept(out: Path) -> None:
     assert file_bytes(out) == {"new": NEW}
 
 
-def test_a_new_directory_sweeps_what_a_killed_process_has_left_of_it(out: Path) -> None:
-    stale = out.with_name(f"out{TEMP_MARK}{NO_PROCESS}")
-    stale.mkdir()
-    with atomic_directory(out):
-        assert not stale.exists()
-
-
 def test_after_an_error_in_the_block_the_old_directory_is_there(out: Path) -> None:
     with pytest.raises(KeyboardInterrupt), atomic_directory(out):
         raise KeyboardInterrupt

@@ -150,11 +150,6 @@ def test_each_pair_knows_its_languages_and_gets_their_tag(corpus: Path) -> None:
         assert tokenizers.target.decode(target[i]) == pair.target, "a target has no tag"
 
 
-def test_dev_has_all_of_its_directions(corpus: Path) -> None:
-    dev = read_corpus(config_of(corpus, **SEVERAL)).dev
-    assert {pair.languages for pair in dev} == {"zh-en", "en-zh"}
-
-
 def test_a_pair_is_repeated_only_within_a_direction(corpus: Path) -> None:
     (corpus / "more.zh").write_text("OK\nOK\n杯\n")
     (corpus / "more.en").write_text("OK\nOK\ncup\n")

@@ -27,6 +27,7 @@ BENCHMARKS: dict[str, Callable[[Options], list[Table]]] = {
 }
 SHORT = ["training", "decoding", "latency"]
 SCRATCH = Path(".bench")
+RESULTS = SCRATCH / "results.json"
 
 
 def printed(*command: object) -> str:
@@ -55,13 +56,10 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=Options.rounds, help="measurements of each contestant")
     parser.add_argument("--seconds", type=float, default=Options.seconds, help="of a training window")
     parser.add_argument("--minutes", type=float, default=Options.minutes, help="of the training that makes a model")
-    parser.add_argument("-o", "--output", type=Path, default=SCRATCH / "results.json")
     args = parsed(parser)
     names = args.pop("names")
-    output = args.pop("output")
     options = Options(**args, scratch=SCRATCH)
     SCRATCH.mkdir(exist_ok=True)
-    output.parent.mkdir(parents=True, exist_ok=True)  # before anything is measured
 
     # 2. The benchmarks.
     tables: list[Table] = []
@@ -76,7 +74,7 @@ def main() -> None:
         tables += of_benchmark
         measured = [table.as_json() for table in tables]
         results = {"machine": machine(options.peers), "tables": measured}
-        output.write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n")
+        RESULTS.write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n")
 
 
 if __name__ == "__main__":

@@ -17,30 +17,13 @@ import pytest
 import serving
 import training
 from conftest import FiveCorpus, FiveRun, out_lines, run_nmt
-from measure import Options, Table, started
+from measure import Options, started
 
 from nmt.text.lines import iter_lines
 
 
 def options(config: Path, scratch: Path, model: Path | None = None) -> Options:
     return Options(config, model, None, scratch, rounds=1, seconds=0.2)
-
-
-def test_medians_and_ratios_by_hand() -> None:
-    samples = {"a": [{"s": 1.0}, {"s": 9.0}, {"s": 2.0}], "b": [{"s": 4.0}, {"s": 3.0}, {"s": 500.0}]}
-    table = Table("T", "A note.", {"a": [measure.ROOT / "run", "a b"]}, samples, "s", ["a"])
-    assert table.rows() == {"a": {"s": 2.0, "× a": 1.0}, "b": {"s": 4.0, "× a": 2.0}}
-    assert "| b | 4.00 | 2.00 |" in table.markdown()
-    assert table.as_json()["samples"] == samples
-    assert table.as_json()["commands"] == {"a": "run 'a b'"}
-
-
-def test_operations_by_hand() -> None:
-    sizes = {"d_model": 1, "d_ff": 10, "n_encoder_layers": 1, "n_decoder_layers": 2, "vocab_size": 100}
-    encoder = 2 * (4 + 20) + 2 * 4  # weights at 2 positions; queries times keys, and probabilities times values
-    decoder = 3 * (6 + 20) + 2 * 2 + 2 * 3 * (3 + 2)
-    logits = 3 * 100
-    assert training.training_flops(sizes, 2, 3) == 6 * (encoder + 2 * decoder + logits)
 
 
 def test_memory_and_failure_of_a_command_with_children(tmp_path: Path) -> None:

@@ -9,13 +9,11 @@ import gpu
 import ladder
 import pytest
 import torch
-from conftest import SOURCE, TARGET, FiveCorpus, data_of_page, run_nmt
+from conftest import FiveCorpus, run_nmt
 from experiments import Results
 from measure import NMT, ROOT
 
 from nmt.config import ModelSettings, load_config, values
-from nmt.evaluate import score
-from nmt.translate.loading import load
 
 NAMES_OF_RUNGS = sorted(ladder.MULTI30K + ladder.TATOEBA)
 
@@ -66,10 +64,6 @@ def test_a_rung_differs_from_the_transformer_as_its_page_says(name: str) -> None
     assert load_config(ROOT / f"configs/ladder/{name}.yaml").run == f"runs/ladder-{name}"
 
 
-def bleu_of(hypotheses: list[str]) -> dict[str, Any]:
-    return vars(score(hypotheses, [TARGET])[0])
-
-
 def write_rungs(five: FiveCorpus) -> None:
     """Write configs of a recurrent model, which does not learn, and of a Transformer, which does."""
     text = five.config.read_text().replace("validate_every: 100", "validate_every: 40, snapshots: 2")
@@ -79,40 +73,24 @@ def write_rungs(five: FiveCorpus) -> None:
     (five.home / "recurrent.yaml").write_text(f"# Recurrent\n{recurrent}")
 
 
-def test_the_ladder(five_corpus: FiveCorpus, commands: list[str]) -> None:
+def test_the_ladder_is_climbed_once(five_corpus: FiveCorpus, commands: list[str]) -> None:
     home = five_corpus.home
     runs = five_corpus.home / "ladder"
     write_rungs(five_corpus)
     five = ladder.Ladder("Five", ["recurrent", "attention"], "dev")
     ladder.climb(five, Results(runs / "ladder"), home, runs)
+    # What is in the file is not made again.
     commands.clear()
     results = Results(runs / "ladder")
     ladder.climb(five, results, home, runs)
     assert commands == ["explain", "train"], "of the second seed, which is finished"
-    first, second = data_of_page((runs / "growth.html").read_text())
-    assert first["run"] == str(runs / "recurrent")
-    assert second["run"] == str(runs / "attention")
-
-    # 1. The rungs.
-    recurrent, attention = results.tables["Five, test: the rungs"].values()
-    assert (recurrent["what"], attention["what"]) == ("Recurrent", "Attention alone")
-    assert attention["target_tokens"] * 3 == recurrent["target_tokens"] * 40, "as their steps"
-    assert attention["dev_BLEU"] > recurrent["dev_BLEU"]
-
-    # 2. The ways to decode.
+    assert (runs / "growth.html").exists()
+    # A table of the rungs, and one of the ways to decode the better one.
+    rungs = results.tables["Five, test: the rungs"]
     ways = results.tables["Five, dev: ways to decode attention"]
-    bleu = bleu_of(load(runs / "attention").translate(SOURCE, beam=5))
-    assert attention["BLEU"] == ways["beam 5"]["BLEU"] == bleu
-    together = load([runs / "attention", runs / "attention-seed-2"])
-    bleu_together = bleu_of(together.translate(SOURCE, beam=5))
-    assert ways["beam 5, both seeds together"]["BLEU"] == bleu_together
-    assert "in one pass" in ways
-
-    # 3. The page.
-    page = (runs / "ladder.md").read_text()
-    greedy = attention["greedy_BLEU"]["value"]
-    assert f"| {greedy:.2f} | {bleu['value']:.2f} |" in page
-    assert f"BLEU `{bleu['signature']}`, chrF2 `" in page
+    assert rungs["attention"]["BLEU"] == ways["beam 5"]["BLEU"]
+    assert {"in one pass", "beam 5, both seeds together"} <= ways.keys()
+    assert f"{ways['beam 5']['BLEU']['value']:.2f}" in (runs / "ladder.md").read_text()
 
 
 @pytest.mark.filterwarnings("ignore:enable_nested_tensor")  # of torch.nn.Transformer
@@ -123,4 +101,6 @@ def test_speed_beside_a_plain_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     settings = ModelSettings(d_model=16, n_heads=2, n_encoder_layers=1, n_decoder_layers=1, d_ff=32)
     table = gpu.compared("tiny", gpu.Task(settings, 64, torch.device("cpu")), seconds=0)
     assert list(table.rows()) == ["nmt, adamw", "nmt, muon", gpu.PLAIN]
+    assert gpu.PLAIN in table.markdown()
+    assert table.as_json()["rows"] == table.rows()
     assert all(row["tokens_s"] > 0 for row in table.rows().values())

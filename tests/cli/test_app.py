@@ -44,7 +44,6 @@ UNSUITABLE = {  # command -> part of the error message
     "translate --n-best 2 TEXT": "several hypotheses",
     "translate --resume": "--resume needs input and output files",
     "translate --resume -i /dev/null -o out": "--resume needs input and output files",
-    "translate --resume -i in.zh -o /dev/stdout": "--resume needs input and output files",
     "translate --temperature 0.5 TEXT": "--temperature applies only to sampling",
     "translate TEXT": "no model under runs/",
     "eval --hyp test.hyp --ref test.en": "No such file",

@@ -42,7 +42,6 @@ UNSUITABLE = {  # arguments -> part of the error message
     "a.de a.txt --target-lang en --minutes inf": "no training takes inf minutes",
     "a.de a.txt --target-lang en --minutes nan": "no training takes nan minutes",
     "a.de a.txt --target-lang en --minutes 0": "no training takes 0 minutes",
-    "a.de a.txt --target-lang en --minutes -1": "no training takes -1 minutes",
     "b.de b.de --target-lang en --device cdua": "no device 'cdua'",
 }
 

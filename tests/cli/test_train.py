@@ -47,17 +47,6 @@ def test_the_config_of_a_run_has_the_fitted_values(five_run: FiveRun) -> None:
     assert load_config(five_run.run / "config.yaml").model.d_ff == 256
 
 
-def test_metrics_have_every_step_and_validation(five_run: FiveRun) -> None:
-    metrics = RunDirectory(five_run.run).read_metrics()
-    steps = [line["step"] for line in metrics if "lr" in line]
-    assert steps == list(range(1, 201))
-    first, last = (line for line in metrics if "dev_bleu" in line)
-    assert first["step"] == 100
-    assert last["step"] == 200
-    assert "tok:13a" in last["bleu_signature"]
-    assert metrics[0]["loss"] > 4 > 2 > last["dev_loss"]
-
-
 def test_train_fresh_moves_the_old_run_aside_and_keeps_a_link(five_run: FiveRun, tmp_path: Path) -> None:
     run = five_run.copy_run(tmp_path / "disk" / "run")
     before = file_bytes(run)

@@ -1,8 +1,6 @@
 """Downloading corpora from a local server: the files match the catalog, or there is one clear error."""
 
 import gzip
-import io
-import zipfile
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +8,7 @@ from pathlib import Path
 import pytest
 from mirror import Mirror, serving
 from parallel_text import pins_of
+from reliability.test_corpora import zipped
 
 from nmt.corpus import download as module
 from nmt.corpus.catalog import CORPORA, Corpus, pins_file
@@ -57,7 +56,7 @@ def mirror(monkeypatch: pytest.MonkeyPatch) -> Iterator[Mirror]:
             server.add(PLAIN.url_of(name), text)
             server.add(GZIP.url_of(name), gzip.compress(text))
         sides = {"x.de": joined(SOURCE), "x.en": joined(TARGET)}
-        server.add(ZIP.url, archive(sides))
+        server.add(ZIP.url, zipped(**sides))
         lines = [f"{target}\t{source}\tCC-BY" for source, target in PAIRS]
         server.add(LINES.url, joined(lines))
         test_source, test_target = ZIP.test_urls
@@ -75,14 +74,6 @@ def pins(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
 
 def joined(lines: list[str]) -> bytes:
     return "".join(f"{line}\n" for line in lines).encode()
-
-
-def archive(files: dict[str, bytes]) -> bytes:
-    content = io.BytesIO()
-    with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as file:
-        for name, data in files.items():
-            file.writestr(name, data)
-    return content.getvalue()
 
 
 def texts(folder: Path) -> dict[str, bytes]:
@@ -158,45 +149,29 @@ def test_another_version_is_reported_and_kept(mirror: Mirror, tmp_path: Path, ca
 
 
 # The bit in the central directory that says that a member is encrypted.
-ENCRYPTED = archive({"x.de": b"a\n"}).replace(b"K\1\2\x14\3\x14\0\0", b"K\1\2\x14\3\x14\0\1")
+ENCRYPTED = zipped(**{"x.de": b"a\n"}).replace(b"K\1\2\x14\3\x14\0\0", b"K\1\2\x14\3\x14\0\1")
 
 
-def assert_refused(corpus: Corpus, folder: Path, mirror: Mirror, message: str) -> None:
+CUT_OFF = gzip.compress(b"text" * 99)[:-9]
+UNEQUAL = zipped(**{"x.de": b"a\nb\n", "x.en": b"a\n"})
+DAMAGED = [  # a corpus, what its server sends, a part of the message
+    (GZIP, b"<html>", r"train\.de\.gz is damaged: Not a gzipped file"),
+    (GZIP, CUT_OFF, r"train\.de\.gz is damaged: Compressed file ended"),
+    (ZIP, b"<html>", "zip is damaged: File is not a zip file"),
+    (ZIP, zipped(**{"x.de": b"a\n"}), r"zip is damaged: .*no item named 'x\.en'"),
+    (ZIP, ENCRYPTED, "encrypted"),
+    (ZIP, UNEQUAL, "small: the two sides have different numbers of lines"),
+]
+
+
+@pytest.mark.parametrize(("corpus", "content", "message"), DAMAGED)
+def test_a_damaged_file_is_refused(
+    mirror: Mirror, tmp_path: Path, corpus: Corpus, content: bytes, message: str
+) -> None:
+    mirror.add(corpus.url_of("train.de"), content)
     with pytest.raises(DownloadError, match=message):
-        get(corpus, folder / "small", mirror)
-    assert not list(folder.iterdir())
-
-
-def test_a_file_that_is_not_gzipped(mirror: Mirror, tmp_path: Path) -> None:
-    mirror.add(GZIP.url_of("train.de"), b"<html>")
-    assert_refused(GZIP, tmp_path, mirror, r"train\.de\.gz is damaged: Not a gzipped file")
-
-
-def test_a_gzipped_file_that_is_cut_off(mirror: Mirror, tmp_path: Path) -> None:
-    content = gzip.compress(b"text" * 99)
-    mirror.add(GZIP.url_of("train.de"), content[:-9])
-    assert_refused(GZIP, tmp_path, mirror, r"train\.de\.gz is damaged: Compressed file ended")
-
-
-def test_a_file_that_is_no_archive(mirror: Mirror, tmp_path: Path) -> None:
-    mirror.add(ZIP.url, b"<html>")
-    assert_refused(ZIP, tmp_path, mirror, "zip is damaged: File is not a zip file")
-
-
-def test_an_incomplete_archive(mirror: Mirror, tmp_path: Path) -> None:
-    mirror.add(ZIP.url, archive({"x.de": b"a\n"}))
-    assert_refused(ZIP, tmp_path, mirror, r"zip is damaged: .*no item named 'x\.en'")
-
-
-def test_an_encrypted_archive(mirror: Mirror, tmp_path: Path) -> None:
-    mirror.add(ZIP.url, ENCRYPTED)
-    assert_refused(ZIP, tmp_path, mirror, "encrypted")
-
-
-def test_an_archive_of_sides_of_different_length(mirror: Mirror, tmp_path: Path) -> None:
-    content = archive({"x.de": b"a\nb\n", "x.en": b"a\n"})
-    mirror.add(ZIP.url, content)
-    assert_refused(ZIP, tmp_path, mirror, "small: the two sides have different numbers of lines")
+        get(corpus, tmp_path / "small", mirror)
+    assert not list(tmp_path.iterdir())
 
 
 def assert_not_fetched(url: str, reason: str) -> None:

@@ -19,7 +19,6 @@ from nmt.corpus.check import check
 from nmt.corpus.lengths import learn_lengths
 from nmt.corpus.pairing import (
     AROUND,
-    IMPOSSIBLE,
     LineComparison,
     Run,
     Window,
@@ -98,15 +97,6 @@ def test_a_window_compares_lines_as_single_pairs_are_compared() -> None:
         target_lines = hash_lines(target[35 + i : 55 + i])
         expected = evidence(alignment.features(source_lines, target_lines, lexicon, LENGTHS))
         np.testing.assert_allclose(rows[:, i], -expected, rtol=1e-5)
-
-
-def test_lines_beyond_a_window_are_no_partners() -> None:
-    source, target = hash_lines(["a", "a"]), hash_lines(["a"])
-    window = Window(source, target, source_start=40, target_start=40)
-    lexicon = alignment.learn_lexicon(source.words, source.words)
-    evidence = alignment.weigh(np.zeros((2, 1), np.float32), np.ones((2, 1), np.float32))
-    rows = np.stack([*LineComparison(lexicon, LENGTHS, evidence).rows(window, range(-1, 2))])
-    assert (rows == IMPOSSIBLE).tolist() == [[True, False, True], [False, True, True]]
 
 
 def mask_of(n_lines: int, *blocks: tuple[int, int]) -> np.ndarray:

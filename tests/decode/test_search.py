@@ -274,10 +274,3 @@ def test_a_hypothesis_is_cut_if_the_model_would_go_on_at_the_limit(
     best = n_best[0]
     assert len(best.tokens) == 4
     assert best.is_cut is is_cut
-
-
-def test_a_hypothesis_that_ends_before_the_limit_is_not_cut() -> None:
-    options = SearchOptions(beam=1, max_length_a=0, max_length_b=9)
-    ((best,),) = search(TableModel(ends_after(3)), sources((A,)), options)
-    assert len(best.tokens) == 4
-    assert not best.is_cut

@@ -43,13 +43,6 @@ def test_the_lines_that_differ_most_come_first(comparison: Comparison) -> None:
     assert gains == sorted(gains, reverse=True)
 
 
-def test_a_line_has_the_translations_of_all_systems(comparison: Comparison) -> None:
-    (differing,) = comparison.differing
-    for line in [*differing["better"], *differing["worse"]]:
-        i = line.number - 1
-        assert line.translations == [BASELINE[i], OTHER[i]]
-
-
 def test_sources_may_be_unknown() -> None:
     # Two references for each line.
     references = [["a b c", "d e"], ["a b", "d"]]

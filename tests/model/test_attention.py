@@ -12,7 +12,6 @@ from nmt.config import ModelSettings
 from nmt.model.attention import (
     CrossAttention,
     SelfAttention,
-    additive_scores,
     uniform,
     window_mask,
 )
@@ -67,13 +66,6 @@ def test_fused_and_written_out_cross_attention_are_the_same() -> None:
     assert weights[0].shape == (3, 4, 4, 5)
 
 
-def test_additive_scores_are_v_tanh_of_query_plus_key() -> None:
-    query, key, v = torch.rand(3, 4)
-    expected = torch.tanh(query + key) @ v
-    scores = additive_scores(query[None], key[None], v)
-    assert_close(scores[0, 0], expected)
-
-
 @pytest.mark.parametrize("attention", ["dot", "additive"])
 def test_other_attention_is_its_formula_in_each_head(attention: str) -> None:
     layer = SelfAttention(ModelSettings(d_model=16, n_heads=4, attention=attention)).double()
@@ -84,7 +76,7 @@ def test_other_attention_is_its_formula_in_each_head(attention: str) -> None:
         query, key, value = projected[:, :, head].unbind(1)
         scores = query @ key.T
         if layer.v is not None:
-            scores = additive_scores(query, key, layer.v[head])
+            scores = torch.tanh(query[:, None] + key) @ layer.v[head, 0]  # (T, S)
         heads.append(scores.softmax(-1) @ value)
     expected = layer.output(torch.cat(heads, 1))
     assert_close(layer(x)[0], expected)

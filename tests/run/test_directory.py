@@ -15,7 +15,7 @@ from conftest import NO_PROCESS, file_bytes
 
 from nmt.config import Config
 from nmt.errors import ConfigError, InputError, ModelError, OutputError
-from nmt.files import TEMP_MARK, atomic_writer, sha256
+from nmt.files import TEMP_MARK, atomic_writer
 from nmt.run.directory import RunDirectory, hash_files, new_manifest
 from nmt.text.tokenizer import Tokenizers
 from nmt.text.tokenizer_training import train_tokenizer
@@ -355,7 +355,3 @@ def test_the_hash_of_files_does_not_depend_on_their_names(tmp_path: Path) -> Non
     (tmp_path / "a").write_bytes(b"1")
     (tmp_path / "b").write_bytes(b"1")
     assert hash_files([tmp_path / "a"]) == hash_files([tmp_path / "b"])
-
-
-def test_no_files_have_the_hash_of_nothing() -> None:
-    assert hash_files([]) == sha256(b"")

@@ -39,10 +39,6 @@ def test_pages_load_nothing_from_outside(client: Client, path: str, media_type: 
     assert b"http" not in answer.body.replace(b"http://www.w3.org/2000/svg", b"")
 
 
-def test_only_known_files_are_sent(client: Client) -> None:
-    assert client.get("/static/../api.py").error == "Not Found"
-
-
 def test_the_api_describes_itself(client: Client) -> None:
     assert set(client.get("/openapi.json").json["paths"]) == ENDPOINTS
 
@@ -51,11 +47,9 @@ REFUSED: list[tuple[str, Any, int, str]] = [  # path, body, status, a part of th
     ("/translate", PAIR, 400, "q: Field required"),
     ("/translate", PAIR | {"q": "a", "source": "fr"}, 400, "no model translates fr to en; this server translates zh"),
     ("/translate", PAIR | {"q": "a", "format": "docx"}, 400, "format: Input should be 'text' or 'html'"),
-    ("/translate", PAIR | {"q": [1]}, 400, "q: Input should be a valid string"),
     ("/translate", PAIR | {"q": "a" * 5001}, 413, "the text has 5,001 characters, a request may have 5,000"),
     ("/translate", PAIR | {"q": ["a"] * 64 + ["a\nb"]}, 413, "the text has 66 lines, a request may have 64"),
     ("/v1/translate", {"q": "a", "beem": 3}, 400, "beem: Extra inputs are not permitted"),
-    ("/v1/translate", {"q": "a", "beam": 10**9}, 400, "beam: Input should be less than or equal to 16"),
     ("/v1/translate", {"q": "a", "n_best": 9}, 400, "n_best is 9, but there are 5 hypotheses"),
     ("/v1/translate", {"q": "a", "prefix": [2]}, 400, "the prefix has the token 2"),
     ("/v1/translate", {"q": "a", "prefix": "word " * 900}, 400, "the model takes at most"),
@@ -103,9 +97,3 @@ def test_wrong_keys_are_refused(translator: Translator) -> None:
                 answer = client.post(path, {"q": "a", **PAIR, "api_key": key})
                 assert answer.error == "the API key is missing or wrong"
         assert client.get("/metrics", Authorization="Bearer \xff\xfe").status == 403
-
-
-def test_some_pages_need_no_key(translator: Translator) -> None:
-    with served(translator, keys=["first"]) as client:
-        assert client.get("/v1/models").json["needs_key"] is True
-        assert client.get("/health").status == 200

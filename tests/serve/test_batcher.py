@@ -71,20 +71,13 @@ def test_what_waits_is_translated_together_if_its_options_are_equal() -> None:
         # Each gets its own result.
         sources = await held.release(first, narrow[0], wide[0], wide[1], narrow[1])
         assert sources == ["a cat sleeps", "cat", "fish", "bird", "dog"]
+        # It is that of its own options.
+        (fish,) = await wide[0]
+        assert [fish.text] == small_translator().translate(["fish"], beam=2)
 
     held = run(test)
     assert held.texts == [["a cat sleeps"], ["cat", "dog"], ["fish", "bird"]]
     assert held.batches == [1, 2, 2]
-
-
-def test_a_translation_is_that_of_its_own_options() -> None:
-    async def test(held: Held) -> None:
-        first = await held.first()
-        wide = held.translate("a cat", beam=2)
-        await held.release(first, wide)
-        assert [line.text for line in await wide] == held.translator.translate(["a cat"], beam=2)
-
-    run(test)
 
 
 SIZES = [(["a", "b"], [1, 4, 4]), (["a cat"], [1, 2, 2]), (["a cat and a dog"], [1, 1, 1, 1, 1])]

@@ -1,4 +1,4 @@
-"""Hostile requests are refused; tests/reliability/test_clients.py sends them to a busy server."""
+"""What the guard lets through, and what it says; tests/reliability/hostile.toml has the requests that it refuses."""
 
 import contextlib
 import json
@@ -40,31 +40,15 @@ def test_known_hosts_are_answered(client: Client, host: str) -> None:
     assert client.get("/health", Host=host).status == 200
 
 
-# Such a name may lead here, in an attack by DNS rebinding.
-@pytest.mark.parametrize("host", ["evil.example", "localhost.evil.example", "", "[", "a b"])
-def test_other_hosts_are_refused(client: Client, host: str) -> None:
-    assert client.get("/health", Host=host).status == 421
-
-
 def test_our_pages_are_answered(client: Client) -> None:
     assert client.translate("a").status == 200
     assert client.post("/translate", GOOD, Origin=client.url).status == 200
 
 
-@pytest.mark.parametrize("origin", ["http://evil.example", "null", "{}.evil.example", "http://[", "\xff", ""])
-def test_pages_of_other_origins_are_refused(client: Client, origin: str) -> None:
-    assert client.post("/translate", GOOD, Origin=origin.format(client.url)).status == 403
-
-
-@pytest.mark.parametrize("media_type", ["text/plain", "", "application/xml", "multipart/form-data; boundary=x"])
-def test_other_media_types_are_refused(client: Client, media_type: str) -> None:
-    answer = client.send("POST", "/translate", json.dumps(GOOD), {"Content-Type": media_type})
+def test_other_media_types_are_refused(client: Client) -> None:
+    answer = client.send("POST", "/translate", json.dumps(GOOD), {"Content-Type": "text/plain"})
     assert answer.status == 415
     assert answer.error == "send the request as application/json, without Content-Encoding"
-
-
-def test_compressed_bodies_are_refused(client: Client) -> None:
-    assert client.send("POST", "/translate", b"x", {**JSON, "Content-Encoding": "gzip"}).status == 415
 
 
 # The forms of LibreTranslate's clients.
@@ -74,23 +58,9 @@ def test_forms_are_for_libretranslates_clients(client: Client) -> None:
     assert client.send("POST", "/v1/translate", form, FORM).status == 415
 
 
-@pytest.mark.parametrize(
-    "form",
-    [b"q=%ff&source=zh&target=en", b"q=\xff&source=zh&target=en", b"a=1&" * 40],
-    ids=["%", "raw", "many"],
-)
-def test_malformed_forms_are_refused(client: Client, form: bytes) -> None:
-    assert client.send("POST", "/translate", form, FORM).status == 400
-
-
 def test_large_bodies_are_refused(client: Client) -> None:
     answer = client.send("POST", "/translate", b" " * 65_537, JSON)
     assert (answer.status, answer.error) == (413, "a request may have 65,536 bytes")
-
-
-@pytest.mark.parametrize("length", [b"1" * 20, b"-1", b"x", b"1\r\nContent-Length: 2"])
-def test_wrong_lengths_are_refused(client: Client, length: bytes) -> None:
-    assert status_of(client, HEAD + b"Content-Length: " + length + b"\r\n\r\n{}") in (b"400", b"413")
 
 
 def test_large_chunked_bodies_are_refused(client: Client) -> None:

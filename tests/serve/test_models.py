@@ -5,23 +5,23 @@ import contextlib
 import gc
 import json
 import os
-import re
 import shutil
 import signal
-import subprocess
 import tempfile
 import threading
 import weakref
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from conftest import NMT, NO_PROCESS, PATIENCE_S, SOURCE, TARGET, FiveRun, environment, soak, wait_until
+from conftest import NMT, NO_PROCESS, PATIENCE_S, SOURCE, TARGET, FiveRun, soak, wait_until
 from models import Parts, small_translator, write_run
+from reliability.runs import running as started
+from reliability.served import Server
 from served import JSON, PAIR, Client, running
 
 from nmt.cli.serve import ignore_hangups, read_keys, reload_on_hangup
@@ -67,15 +67,16 @@ class Live:
     def translator(self) -> Translator:
         return self.api.served.models[0].translator
 
-    def step(self) -> Any:
-        (model,) = self.client.get("/health").json["models"]
-        return model["step"]
-
     def check(self) -> None:
         """The translation, a stream and an explanation are those of the five pairs."""
         assert self.client.text(SOURCE[0]) == TARGET[0]
         assert best_text(self.client.stream(SOURCE[0])[-1].data["translations"][0]) == TARGET[0]
         assert best_text(self.client.explain(SOURCE[0]).json) == TARGET[0]
+
+
+def step_of(client: Client) -> Any:
+    (model,) = client.get("/health").json["models"]
+    return model["step"]
 
 
 def best_text(answer: Any) -> Any:
@@ -126,11 +127,6 @@ def test_a_loaded_model_stays_complete_if_its_file_is_removed(live: Live, file: 
     live.check()
 
 
-def test_a_loaded_model_stays_complete_if_its_file_is_overwritten(live: Live, file: Path) -> None:
-    file.write_bytes(b"damaged")
-    live.check()
-
-
 def test_health_names_the_model(live: Live, file: Path) -> None:
     health = live.client.get("/health").json
     translator = live.translator()
@@ -141,9 +137,9 @@ def test_health_names_the_model(live: Live, file: Path) -> None:
 
 def test_another_model_takes_the_place_of_the_old_one(live: Live, file: Path, tmp_path: Path) -> None:
     atomic_write(file, with_step(file.read_bytes(), 777, tmp_path / "new"))
-    assert live.step() != 777
+    assert step_of(live.client) != 777
     live.reload()
-    assert live.step() == 777
+    assert step_of(live.client) == 777
     live.check()
 
 
@@ -160,13 +156,13 @@ def test_an_export_is_loaded_again(translator: Translator, tmp_path: Path) -> No
 def test_a_model_that_cannot_be_loaded_is_one_line_in_the_log(
     live: Live, file: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    step = live.step()
+    step = step_of(live.client)
     file.write_bytes(file.read_bytes()[:-100])
     live.reload()
     (record,) = caplog.records
     assert record.getMessage() == f"{file}: not a model file, or damaged; the model that was loaded before stays"
     assert (record.levelname, record.exc_info) == ("ERROR", None)
-    assert live.step() == step
+    assert step_of(live.client) == step
     live.check()
 
 
@@ -299,33 +295,12 @@ def test_a_file_without_valid_keys_is_refused(tmp_path: Path, content: bytes, pr
 # --- the real command -------------------------------------------------------------------------------------
 
 
-class Command:
-    """A running `nmt serve`."""
-
-    def __init__(self, log: Path, run: Path) -> None:
-        self.log = log
-        command = [*NMT, "serve", "--port", "0", "-m", str(run)]
-        with log.open("w") as stderr:
-            self.process = subprocess.Popen(command, stderr=stderr, env=environment())
-        wait_until(lambda: "serving on" in log.read_text(), running=self.process)
-        (port,) = re.findall(r"serving on http://127.0.0.1:(\d+)", log.read_text())
-        self.client = Client(int(port))
-
-    def step(self) -> Any:
-        return self.client.get("/health").json["models"][0]["step"]
-
-    def memory_mb(self) -> float:
-        rollup = Path(f"/proc/{self.process.pid}/smaps_rollup").read_text()
-        (kilobytes,) = re.findall(r"\nPss:\s+(\d+)", rollup)
-        return int(kilobytes) / 1024
-
-
 @pytest.fixture
-def command(run: Path, tmp_path: Path) -> Iterator[Command]:
-    server = Command(tmp_path / "log", run)
-    yield server
-    server.process.kill()
-    server.process.wait()
+def server(run: Path, tmp_path: Path) -> Iterator[Server]:
+    with started(tmp_path / "log", "serve", "--port", 0, "-m", run) as command:
+        server = Server(command.process, command.log)
+        wait_until(lambda: server.has_ended or "serving on" in server.messages)
+        yield server
 
 
 @dataclass
@@ -335,7 +310,7 @@ class Asking:
     path: str
     body: dict[str, Any]
     word: str  # of the answer
-    answers: list[str] = field(default_factory=list)
+    n_answers: int = 0
 
     def run(self, client: Client, stopped: threading.Event) -> None:
         with contextlib.closing(client.connect()) as connection:
@@ -343,7 +318,7 @@ class Asking:
                 connection.request("POST", self.path, json.dumps(self.body), JSON)
                 answer = connection.getresponse()
                 text = answer.read().decode()
-                self.answers.append(text)
+                self.n_answers += 1
                 assert answer.status == 200, text
                 assert "event: error" not in text
                 assert self.word in text
@@ -359,18 +334,19 @@ REQUESTS: list[tuple[str, dict[str, Any], str]] = [  # path, body, a word of the
 def wait_for_answers(asking: list[Asking]) -> None:
     """Wait until each client has got another answer."""
     for client in asking:
-        n_before = len(client.answers)
-        wait_until(lambda: len(client.answers) > n_before)  # noqa: B023 - called at once
+        n_before = client.n_answers
+        wait_until(lambda: client.n_answers > n_before)  # noqa: B023 - called at once
 
 
-def test_no_request_fails_during_reloads(command: Command, file: Path, tmp_path: Path) -> None:
+def test_no_request_fails_during_reloads(server: Server, file: Path, tmp_path: Path) -> None:
+    client = Client(server.port)
     original = file.read_bytes()
     stopped = threading.Event()
-    memory: list[float] = []
+    memory_mb: list[int] = []
     asking = [Asking(*request) for request in REQUESTS]
     with ThreadPoolExecutor() as pool:
         # 1. Three clients ask.
-        ended = [pool.submit(client.run, command.client, stopped) for client in asking]
+        ended = [pool.submit(one.run, client, stopped) for one in asking]
         wait_for_answers(asking)
         # 2. The model is replaced again and again.
         for step in range(1, N_RELOADS + 1):
@@ -380,19 +356,19 @@ def test_no_request_fails_during_reloads(command: Command, file: Path, tmp_path:
                 atomic_write(file, new)
             else:
                 file.write_bytes(new)
-            command.process.send_signal(signal.SIGHUP)
-            wait_until(lambda: command.step() == step)  # noqa: B023 - called at once
+            server.send(signal.SIGHUP)
+            wait_until(lambda: step_of(client) == step)  # noqa: B023 - called at once
             wait_for_answers(asking)
-            memory.append(command.memory_mb())
+            memory_mb.append(server.usage().memory_mb)
         stopped.set()
     # 3. No request has failed, no memory was lost, and the server has nothing to complain of.
-    for client in ended:
-        client.result()  # raises what a client has raised
-    first_third = memory[: len(memory) // 3]
-    assert max(memory) - max(first_third) < MAX_GROWTH_MB
-    command.process.terminate()
-    assert command.process.wait(PATIENCE_S) == 143
-    assert "error" not in command.log.read_text()
+    for one in ended:
+        one.result()  # raises what a client has raised
+    first_third = memory_mb[: len(memory_mb) // 3]
+    assert max(memory_mb) - max(first_third) < MAX_GROWTH_MB
+    server.send(signal.SIGTERM)
+    assert server.end() == 143
+    assert "error" not in server.messages
 
 
 def test_a_server_whose_terminal_is_closed_ends(run: Path, tmp_path: Path) -> None:

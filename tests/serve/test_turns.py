@@ -14,13 +14,11 @@ from served import PAIR, Client, Endless, served
 from test_batcher import Held, run
 from test_documents import form, packed, upload
 
-from nmt.documents.html import HTML
 from nmt.documents.markup import between_segments
 from nmt.serve import turns
 from nmt.serve.guard import Limits
 from nmt.serve.turns import AbandonedError, Check, in_parts
 from nmt.translate.documents import DocumentTranslation
-from nmt.translate.markup import MarkupTranslator
 from nmt.translate.translator import Translator
 
 WAIT_S = 10.0  # a test that fails waits so long
@@ -131,17 +129,6 @@ def test_a_document_is_the_same_in_parts(translator: Translator, before_score: S
     assert max(parts) <= turns.LEAST_ITEMS
 
 
-def test_where_a_tag_goes_does_not_depend_on_the_other_paragraphs(translator: Translator) -> None:
-    writer = MarkupTranslator(translator, HTML)
-    # Each word of the sentence is bold once.
-    sentence = SOURCE[0]
-    lines = [sentence.replace(word, f"<b>{word}</b>") for word in sentence.split()]
-    there = [translation.text for translation in writer.translate_lines(lines)]
-    back = [translation.text for translation in writer.translate_lines(lines[::-1])]
-    alone = [translation.text for translation in writer.translate_lines(lines, window=1)]
-    assert there == back[::-1] == alone
-
-
 def test_a_search_in_parts_finds_the_same_in_the_same_order(translator: Translator) -> None:
     lines = [*SOURCE, "", *reversed(SOURCE)]
     assert in_parts(translator, lambda: None).translate(lines) == translator.translate(lines)
@@ -215,21 +202,9 @@ def test_long_jobs_get_on_among_short_requests_without_end() -> None:
     assert order == ["long"] * 5
 
 
-def test_a_canceled_job_ends_at_its_next_check(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(turns, "TURN_S", PATIENCE_S)
-    endless = Endless()
-
-    async def test(held: Held) -> None:
-        job = held.batcher.call(endless)
-        await asyncio.to_thread(endless.started.wait)
-        job.cancel()
-        assert await held.batcher.call(lambda _: 7) == 7
-
-    run(test)
-    assert endless.ended.is_set()
-
-
-def test_a_canceled_job_ends_while_it_waits_for_a_turn() -> None:
+@pytest.mark.parametrize("turn_s", [0.0, PATIENCE_S], ids=["waits for a turn", "has a turn"])
+def test_a_canceled_job_ends_at_its_next_check(monkeypatch: pytest.MonkeyPatch, turn_s: float) -> None:
+    monkeypatch.setattr(turns, "TURN_S", turn_s)
     endless = Endless()
 
     async def test(held: Held) -> None:

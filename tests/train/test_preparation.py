@@ -226,22 +226,17 @@ def test_a_corpus_that_can_be_downloaded_is_not_found(files: Files) -> None:
 BLANK = ["", "a"], ["x", " "]
 
 
-def test_a_blank_corpus_is_refused(files: Files) -> None:
-    error = refused(files.config(train=BLANK, dev=DEV))
-    assert str(error) == "train has no pair that can be used"
-    assert error.hint.startswith("check its files")
+NO_PAIR: list[tuple[str, dict[str, Sides]]] = [  # the part that has none, and the corpora
+    ("train", {"train": BLANK, "dev": DEV}),
+    ("dev", {"train": TRAIN, "dev": BLANK}),
+    ("train", {"train": (["a", "a"], ["b", "c"])}),  # dev takes all
+]
 
 
-def test_a_blank_dev_set_is_refused(files: Files) -> None:
-    error = refused(files.config(train=TRAIN, dev=BLANK))
-    assert str(error) == "dev has no pair that can be used"
-    assert error.hint.startswith("check its files")
-
-
-def test_a_corpus_of_which_dev_takes_all_is_refused(files: Files) -> None:
-    repeated = ["a", "a"], ["b", "c"]
-    error = refused(files.config(train=repeated))
-    assert str(error) == "train has no pair that can be used"
+@pytest.mark.parametrize(("part", "corpora"), NO_PAIR)
+def test_a_part_without_a_pair_is_refused(files: Files, part: str, corpora: dict[str, Sides]) -> None:
+    error = refused(files.config(**corpora))
+    assert str(error) == f"{part} has no pair that can be used"
     assert error.hint.startswith("check its files")
 
 

@@ -174,12 +174,6 @@ def test_another_weight_of_a_mixture_is_refused(corpus: Path) -> None:
         session.prepare(config_of(corpus, data__mix=heavier))
 
 
-def test_a_run_of_a_mixture_does_not_go_on_without_it(corpus: Path) -> None:
-    run_training(config_of(corpus, data__mix=MIX, train__max_steps=1))
-    with pytest.raises(ConfigError, match=r"data\.mix\.more\.weight was 0\.3, is -"):
-        session.prepare(config_of(corpus, data__mix={}))
-
-
 def test_where_files_lie_and_what_is_tested_may_change(corpus: Path) -> None:
     run_training(config_of(corpus))
     train = {"source": f"{corpus}/train.zh", "target": f"{corpus}/train.en"}
