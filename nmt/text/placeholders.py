@@ -36,7 +36,8 @@ SHORT_WORD = 4
 
 _IN_URL = rf"0-9{URL_LETTERS}\-._~:/?#@!$&'*+,;=%"
 _EMOJI = "\U0001f000-\U0001faff\u2600-\u27bf\u2b00-\u2bff\u231a-\u23ff"
-_NUMBER = rf"(?<!{WORD_CHARACTER})(?<!{WORD_CHARACTER}[.,:/-])(?>\d+(?:[.,:/-]\d+)*)(?!{SPACED_LETTER})"
+_IN_NUMBER = "[.,:/'’٫٬-]"
+_NUMBER = rf"(?<!{WORD_CHARACTER})(?<!{WORD_CHARACTER}{_IN_NUMBER})(?>\d+(?:{_IN_NUMBER}\d+)*)(?!{SPACED_LETTER})"
 KINDS = [
     "⟦[1-6]⟧",  # text that looks like our symbols
     rf"(?:https?://|ftp://|www\.)[()\[\]{_IN_URL}]*[0-9{URL_LETTERS}/=#]",

@@ -16,6 +16,7 @@ MENDABLE = [  # kind, text, mended text
     ("control", "a\u2028b\rc\x85d", "a b c d"),
     ("control", "a\u200fb\u061c", "ab"),
     ("control", "ភាសា\u200bខ្មែរ\x07", "ភាសា\u200bខ្មែរ"),
+    ("control", "PDF\u200cها\x07 a\u200cb", "PDF\u200cها ab"),
     ("control", "שלום\x07 לך\u200f", "שלום לך\u200f"),
     ("unicode", "cafe\u0301", "café"),
     ("full-width", "Ｔｏｍ１", "Tom1"),

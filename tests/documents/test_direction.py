@@ -2,11 +2,13 @@
 
 from pathlib import Path
 
+import pytest
+from conftest import rows_of
 from echo import echo_file
 from test_document_files import DOCUMENT, contents, zip_file
 from test_ooxml import p, r, root
 
-from nmt.documents.direction import redirected_html, redirected_word
+from nmt.documents.direction import is_right_to_left, redirected_html, redirected_word
 
 PROPERTIES = '<w:pPr><w:pStyle w:val="a"/>{}<w:jc w:val="both"/></w:pPr>'
 FORMAT = '<w:rPr><w:b/>{}<w:lang w:val="he"/></w:rPr>'
@@ -29,16 +31,42 @@ def test_a_mark_has_its_place_among_the_properties() -> None:
     assert redirected_word(plain, "rtl") == marked
 
 
-def test_old_marks_are_removed() -> None:
-    marked = p(PROPERTIES.format(BIDI) + r("book", FORMAT.format(RTL)))
+@pytest.mark.parametrize(("bidi", "rtl"), [(BIDI, RTL), ('<w:bidi w:val="1"/>', '<w:rtl w:val="true" />')])
+def test_old_marks_are_removed(bidi: str, rtl: str) -> None:
+    marked = p(PROPERTIES.format(bidi) + r("book", FORMAT.format(rtl)))
     plain = p(PROPERTIES.format("") + r("book", FORMAT.format("")))
     assert redirected_word(marked, "ltr") == plain
 
 
-def test_the_root_element_of_html_has_the_direction() -> None:
-    assert redirected_html("<html lang='a' dir=ltr><p dir=ltr>", "rtl") == "<html lang='a' dir=\"rtl\"><p dir=ltr>"
-    assert redirected_html("<!doctype html>\n<HTML><body>", "rtl") == '<!doctype html>\n<HTML dir="rtl"><body>'
-    assert redirected_html("<p>a</p>", "rtl") == "<p>a</p>"
+def test_a_paragraph_with_a_latin_name_has_the_direction_of_its_document() -> None:
+    assert BIDI in redirected_word(p(r("ספר Microsoft")), "rtl")
+    assert redirected_word(p(r("ספר Microsoft")), "ltr") == p(r("ספר Microsoft"))
+
+
+# HTML before and after its direction is set.
+PAGES = """
+<html lang='a' dir=ltr><p dir=ltr>
+<html lang='a' dir="rtl"><p dir="rtl">
+
+<HTML><body dir="ltr">
+<HTML dir="rtl"><body dir="rtl">
+
+<html class='a>b'><code dir="ltr"><p dir=auto>
+<html class='a>b' dir="rtl"><code dir="ltr"><p dir=auto>
+
+<p>a</p>
+<p>a</p>
+"""
+
+
+@pytest.mark.parametrize("case", rows_of(PAGES, "\n\n"))
+def test_elements_of_html_get_the_direction(case: str) -> None:
+    before, after = case.strip().split("\n")
+    assert redirected_html(before, "rtl") == after
+
+
+def test_vowel_signs_have_no_direction() -> None:
+    assert is_right_to_left("ދިވެހިރާއްޖެ")
 
 
 def in_hebrew(text: str) -> str:

@@ -24,6 +24,7 @@ def marked(text: str, *extra: str) -> str:
 
 
 WITH_SPANS = """
+⟪١٢٬٣٤٥٫٦٧⟫ ريال ⟪1'234.50⟫ CHF
 Klick ⟪{name}⟫, ⟪{0}⟫ und ⟪{{ x }}⟫: ⟪${x}⟫
 ⟪%s⟫ ⟪%1$d⟫ ⟪%(n)s⟫ ⟪%.2f⟫ ⟪%@⟫ ⟪100⟫% sicher ⟪100⟫%ig
 ein ⟪<x id="1"/>⟫ ⟪<b>⟫Wort⟪</b>⟫ ⟪1⟫ < ⟪2⟫ > ⟪0⟫
