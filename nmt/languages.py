@@ -79,4 +79,9 @@ def script_of(name: str) -> str:
     import langcodes
 
     code = language_code(name)
-    return langcodes.Language.get(code).maximize().script or "" if code else ""
+    if not code:
+        return ""
+    language = langcodes.Language.get(code).maximize()
+    # langcodes takes a language that it does not know for one that is written as English in the United States.
+    is_guessed = language.language != "en" and (language.script, language.territory) == ("Latn", "US")
+    return "" if is_guessed else language.script or ""

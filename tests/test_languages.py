@@ -25,7 +25,6 @@ sr-Latn    sr-Latn  sr   Latn
 iw         he       he   Hebr
 mya_Mymr   my       my   Mymr
 chr        chr      chr  Cher
-haw        haw      haw  Latn
 ja         ja       ja   Jpan
 """
 
@@ -40,6 +39,10 @@ def test_the_language_of_a_name(row: str) -> None:
 def test_a_name_of_no_language(name: str) -> None:
     assert language_code(name) == ""
     assert script_of(name) == ""
+
+
+def test_the_script_of_a_language_may_be_unknown() -> None:
+    assert script_of("acm") == ""
 
 
 # file name and its code; - stands for an empty text
