@@ -164,7 +164,7 @@ DAMAGED = [  # a corpus, what its server sends, a part of the message
 ]
 
 
-@pytest.mark.parametrize(("corpus", "content", "message"), DAMAGED)
+@pytest.mark.parametrize(("corpus", "content", "message"), DAMAGED, ids=[message for *_, message in DAMAGED])
 def test_a_damaged_file_is_refused(
     mirror: Mirror, tmp_path: Path, corpus: Corpus, content: bytes, message: str
 ) -> None:
