@@ -23,6 +23,7 @@ from nmt.text.sentences import learn_abbreviations, sentence_spans
 PIECES_PER_WORD = 1.35  # mean number of pieces per word on either side; EOS counts
 # batch_tokens / sqrt(target tokens in all epochs). Of the values that were tried, 0.6 was best.
 BATCH = 0.6
+N_READ = 250  # number of times that a piece should be read in training, over all epochs
 MIN_PIECES = 600  # minimum number of pieces for bytes (256) and parts of words
 # A smaller model is better if less than this share of the usual epochs fits in the time limit.
 MIN_SHARE = 0.25
@@ -115,9 +116,11 @@ class Plan:
     def vocab_size(self) -> int:
         """The size of the joint vocabulary or, without a joint vocabulary, of each vocabulary."""
         n_words, n_characters = self.corpus.n_words, self.corpus.n_characters
-        # Each piece should occur a dozen times. Large corpora get fewer pieces than this rule allows.
+        # Each piece should occur a dozen times, and be read a few hundred times in the training. Large corpora get fewer
+        # pieces than these rules allow.
+        most = min(n_words / 12, n_words * self.n_epochs / N_READ)
         largest = clamp(8 * math.sqrt(n_words), 8_000, 32_000)
-        n_pieces = int(round(clamp(n_words / 12, 600, largest), -2))
+        n_pieces = int(round(clamp(most, 600, largest), -2))
         if self.corpus.joint:
             return max(n_pieces, n_characters + n_pieces // 2)
         return max(n_pieces // 2, n_characters + MIN_PIECES)

@@ -42,7 +42,7 @@ train.zh train.en → zh en
 train.cmn.gz train.eng.gz → cmn en
 x/train.txt train.en → ? en
 train.source train.e → ? ?
-zh train.zh.txt → ? ?
+zh train.zh.txt → ? zh
 """
 
 
