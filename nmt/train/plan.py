@@ -23,7 +23,6 @@ from nmt.text.sentences import learn_abbreviations, sentence_spans
 PIECES_PER_WORD = 1.35  # mean number of pieces per word on either side; EOS counts
 # batch_tokens / sqrt(target tokens in all epochs). Of the values that were tried, 0.6 was best.
 BATCH = 0.6
-N_READ = 250  # number of times that a piece should be read in training, over all epochs
 MIN_PIECES = 600  # minimum number of pieces for bytes (256) and parts of words
 # A smaller model is better if less than this share of the usual epochs fits in the time limit.
 MIN_SHARE = 0.25
@@ -113,15 +112,21 @@ class Plan:
         return min(self.n_epochs * self.epoch_s / 60, self.minutes or math.inf)
 
     @property
+    def joint(self) -> bool:
+        """Whether both languages share a vocabulary.
+
+        In a short training, they do not, because the logits of the pieces of both languages would cost too much time.
+        """
+        return self.corpus.joint and self.share >= MIN_SHARE
+
+    @property
     def vocab_size(self) -> int:
         """The size of the joint vocabulary or, without a joint vocabulary, of each vocabulary."""
         n_words, n_characters = self.corpus.n_words, self.corpus.n_characters
-        # Each piece should occur a dozen times, and be read a few hundred times in the training. Large corpora get fewer
-        # pieces than these rules allow.
-        most = min(n_words / 12, n_words * self.n_epochs / N_READ)
+        # Each piece should occur a dozen times. Large corpora get fewer pieces than this rule allows.
         largest = clamp(8 * math.sqrt(n_words), 8_000, 32_000)
-        n_pieces = int(round(clamp(most, 600, largest), -2))
-        if self.corpus.joint:
+        n_pieces = int(round(clamp(n_words / 12, 600, largest), -2))
+        if self.joint:
             return max(n_pieces, n_characters + n_pieces // 2)
         return max(n_pieces // 2, n_characters + MIN_PIECES)
 
@@ -275,7 +280,7 @@ data:
   test: {{source: test.{source}, target: test.{target}}}  # {facts.n_test:,} pairs, for `nmt eval` at the end
 tokenizer:
   vocab_size: {plan.vocab_size}  # so that each piece is frequent enough in {facts.n_words:,} words
-  joint: {joint}  # one vocabulary for both languages, if they are written in the same letters
+  joint: {joint}  # one vocabulary for both languages, if they have the same letters and training is long
 model:
   d_model: {size.d_model}  # the size for {facts.n_train:,} pairs
   d_ff: {size.d_ff}
@@ -298,7 +303,7 @@ def config_text(plan: Plan, facts: Facts, run: str, root: str, languages: tuple[
     # 1. Write all settings except the limits of training.
     source, target = languages
     names = {"run": scalar(run), "root": scalar(root), "source": source, "target": target}
-    joint, tied = ("true", "all") if plan.corpus.joint else ("false", "decoder")
+    joint, tied = ("true", "all") if plan.joint else ("false", "decoder")
     chosen = {"joint": joint, "tied": tied, "n_updates": max(round(plan.n_steps, -2), 100), "n_heads": N_HEADS}
     text = CONFIG.format(plan=plan, size=plan.model, facts=facts, **names, **chosen)
 

@@ -191,6 +191,8 @@ def test_little_time_gets_a_smaller_model_and_the_epochs_that_fit() -> None:
     assert plan.model.d_model < usual.model.d_model
     assert plan.expected_minutes <= minutes
     assert plan.dropout < usual.dropout, "few epochs cannot overfit"
+    assert usual.joint
+    assert not plan.joint, "the logits of two vocabularies cost too much time"
     # One epoch is the least.
     assert fit_machine(corpus_size(150_000), 0.001, seconds).n_epochs == 1
 
