@@ -12,7 +12,6 @@ A third language is looked for only if py3langid knows the languages of both sid
 import functools
 import math
 import re
-import unicodedata
 from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -244,7 +243,7 @@ def chunks_of(texts: Sequence[str]) -> list[str]:
 
 def n_letters(text: str) -> int:
     """Return the number of letters. A Chinese character tells more, so it counts as three."""
-    return sum(3 if unicodedata.east_asian_width(character) == "W" else 1 for character in text if character.isalpha())
+    return sum(3 if character > "\u2e7f" else 1 for character in text if character.isalpha())
 
 
 def probabilities(text: str) -> dict[str, float]:
