@@ -34,8 +34,8 @@ MAX_LINK = 7.0  # nats; maximum strength of a link
 MIN_SURPRISE = 4.0  # nats; minimum evidence that linked words do not occur together by chance
 SAME_WORD = 4.0  # nats; strength of the link between equal words, such as names
 FREQUENT = 0.001  # a source word is frequent if it is in more than this share of the lines
-# Two lines that are this share of the file apart are taken as unrelated. With 0.5, they would be translations in a file
-# with exchanged halves.
+# Two lines are taken as unrelated if their distance is this share of the length of the file. The share is not 0.5,
+# because in a file with exchanged halves, lines at this distance are translations.
 FAR = 0.38
 BATCH = 1_000  # number of pairs that are compared at once
 N_BINS = 24  # maximum number of bins of a histogram

@@ -28,8 +28,8 @@ TAG = re.compile(
     re.IGNORECASE,
 )
 LINE_BREAK = re.compile("[\v\f\r\x1c-\x1e\x85\u2028\u2029]")
-# Control, invisible and private characters that are faults in any text. A joiner after a Latin letter is right before
-# the letters of another script, as in Persian.
+# Control, invisible and private characters that are faults in any text. A joiner after a Latin letter is no
+# fault if a letter of another script follows, as in Persian.
 CONTROL = (
     "[\0-\x08\x0b-\x1f\x7f-\x9f\xad\u2028\u2029\u2060-\u2065\u206a-\u206f\ufeff\ufff9-\ufffb\ue000-\uf8ff"
     "\U000f0000-\U0010fffd]|(?<=[ -ɏ])[\u200c\u200d]+(?![^\\W -ɏ])"

@@ -82,9 +82,9 @@ class Learned:
 
 
 def learn_from(train: Survey, declared: tuple[str, str], quiet: bool) -> Learned:
-    """Learn from the training lines with the same number.
+    """Learn from the pairs of a source line and the target line with the same line number.
 
-    If these lines do not clearly belong together, learn from lines that do.
+    If the lines of these pairs do not clearly belong together, learn from lines that do.
     """
     usual = learn_usual(train.source, train.target, declared)
     gathered = gather(train, usual, quiet)
