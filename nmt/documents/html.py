@@ -237,7 +237,7 @@ class Parser:
                 if parent is self.root:
                     at_end[-1].closing = at_end[-1].closing.rstrip(" ")
 
-        # 3. Strip the text, and copy the white space at both ends.
+        # 3. Keep the white space at both ends of the text out of the translation.
         text = self.text.strip(" ")
         move(self.root, len(self.text) - len(self.text.lstrip(" ")), len(text))
         before = self.raw.removesuffix(self.raw.lstrip(SPACES))

@@ -35,7 +35,8 @@ WORD_CHARACTER = rf"[^\W{UNSPACED_SCRIPTS}]"  # a letter, mark, digit or undersc
 
 # Letters that look alike in Latin, Cyrillic and Greek. The strings are for the library `re`, too.
 _LATIN = "A-Za-zÀ-ÖØ-öø-ɏ"
-# Cyrillic letters, and Greek letters that look Latin. The letter μ is left out, because μm is right.
+# Cyrillic letters, and Greek letters that look Latin. The letter μ is left out, because it is
+# often written before a Latin letter, as in μm for micrometer.
 _OTHER = "Ѐ-ԯΑΒΕΖΗΙΚΜΝΟΡΤΥΧικνορυ"
 LATIN_LETTER = f"[{_LATIN}]"
 MIXED_LETTERS = f"[{_LATIN}][{_OTHER}]|[{_OTHER}][{_LATIN}]"
