@@ -200,10 +200,10 @@ def label_of(code: str) -> str:
 
     If py3langid does not know the language, return its code without region and script.
     """
-    import langcodes
+    if not code or code in identifier().labels:
+        return code
+    import langcodes  # takes 40 ms, so only if it is needed
 
-    if not code:
-        return ""
     label = langcodes.closest_supported_match(code, identifier().labels, max_distance=SAME_LANGUAGE)
     return label or base_language(code)
 

@@ -74,8 +74,9 @@ CASED_WORD = r"(?<![\w'’])[^\W\d_](?:[\w'’-]*[^\W_])?"  # a word that begins
 MARKED_WORD = rf"{SYLLABLE}|{_SPACED_WORD}(?:['’]{_SPACED_WORD})*+|{_MARK}"
 WORD_EDGE = rf"(?!\p{{M}})(?:(?<!{WORD_CHARACTER})|(?!{WORD_CHARACTER}))"  # a position that is not inside of a word
 # A word for the comparison of texts without a model. Korean words have many endings, so their syllables are compared.
-# The first alternative is the most frequent one, so that the search is fast.
-COMPARED_WORD = rf"[^\W_{UNSPACED_SCRIPTS}\p{{Hangul}}]++|\p{{Hangul}}|{_TIBETAN}|(?=\w){_CLUSTER}"
+# The first two alternatives match most words, so that the search is fast.
+_COMPARED_SPACED_WORD = rf"[^\W_{UNSPACED_SCRIPTS}\p{{Hangul}}]++"
+COMPARED_WORD = rf"\p{{Han}}\p{{M}}*+|{_COMPARED_SPACED_WORD}|\p{{Hangul}}|{_TIBETAN}|(?=\w){_CLUSTER}"
 
 # Sentences, by the classes of UAX #29: ATerm (full stops), STerm (all other marks at sentence ends) and Close (quotes
 # and brackets). Possessive quantifiers match each row of characters once, so that the time is linear.
