@@ -12,7 +12,7 @@ AUDIT := build/audit
 PYTEST := -m pytest -n $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1) --maxprocesses 5 --dist worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo pipeline test browser test-browser soak plant oldest audit lint format coverage dist image bench bench-peers gpu ladder clean
+.PHONY: help install demo pipeline test browser test-browser soak plant oldest audit lint format coverage dist image bench bench-peers gpu speedrun ladder clean
 
 help:  ## list all targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -141,6 +141,9 @@ bench-peers: $(INSTALLED) $(PEERS)/.installed  ## also compare speed with Huggin
 
 gpu: $(INSTALLED)  ## measure the speed of training on a GPU (GPU="--help")
 	$(BIN)/python tests/benchmarks/gpu.py $(GPU)
+
+speedrun: $(INSTALLED)  ## compare the CPU time of the recipes with that of an older commit (SPEEDRUN="--help")
+	$(BIN)/python tests/benchmarks/speedrun.py $(SPEEDRUN)
 
 ladder: $(INSTALLED)  ## train and compare the models of configs/ladder
 	$(BIN)/python tests/benchmarks/ladder.py $(LADDER)

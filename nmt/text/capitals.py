@@ -45,7 +45,9 @@ def in_sentence_case(source: str, tokenizer: Tokenizer) -> tuple[str, Style]:
     words = HEADLINE_WORD.findall(text)
     letters = [character for character in text if character.isalpha()]
     if len(words) > 1 and sum(map(str.isupper, letters)) >= CAPITALS * len(letters):
-        return tag + recased(text, tokenizer), str.upper
+        usual = recased(text, tokenizer)
+        # If nothing changes, capitals are the usual case of the language, as in Cherokee.
+        return tag + usual, str if usual == text else str.upper
     if is_title(words, tokenizer):
         return tag + recased(text, tokenizer, title=True), in_title_case
     return source, str
@@ -87,7 +89,8 @@ def recased(text: str, tokenizer: Tokenizer, *, title: bool = False) -> str:
         if is_acronym or is_longer:
             return word
         is_first = BEFORE_SENTENCE.search(text, max(match.start() - 10, 0), match.start())
-        knows_capitals = n_pieces(capitalized, tokenizer) <= n_pieces(lower, tokenizer) + 1
+        n_other = min(n_pieces(lower, tokenizer) + 1, n_pieces(word, tokenizer))
+        knows_capitals = n_pieces(capitalized, tokenizer) <= n_other
         if is_first and knows_capitals:
             return capitalized
         return min(lower, capitalized, word, key=lambda form: n_pieces(form, tokenizer))

@@ -8,6 +8,7 @@ from typing import Any
 import gpu
 import ladder
 import pytest
+import speedrun
 import torch
 from conftest import FiveCorpus, run_nmt
 from experiments import Results
@@ -104,3 +105,39 @@ def test_speed_beside_a_plain_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     assert gpu.PLAIN in table.markdown()
     assert table.as_json()["rows"] == table.rows()
     assert all(row["tokens_s"] > 0 for row in table.rows().values())
+
+
+# --- the speedrun -----------------------------------------------------------------------------------------
+
+
+def test_a_whole_run_is_trained_and_scored(five_corpus: FiveCorpus, commands: list[str]) -> None:
+    (five_corpus.home / "configs").mkdir()
+    five_corpus.config.rename(five_corpus.home / "configs/five.yaml")
+    contestant = speedrun.Contestant("now", five_corpus.home, ["train.max_steps=3"])
+    row = speedrun.raced(contestant, "five", 1, five_corpus.home)
+    assert commands == ["train", "translate", "eval"]
+    assert 0 <= row["dev_BLEU"] <= 100
+    assert row["cpu_s"] >= 0  # the commands ran in this process
+
+
+def test_a_recipe_counts_if_its_mean_reaches_the_mark() -> None:
+    contestants = [speedrun.Contestant(name, ROOT, []) for name in ("now", "base")]
+    rows = {
+        "now, seed 1": {"cpu_s": 100.0, "dev_BLEU": 97.0},
+        "now, seed 2": {"cpu_s": 110.0, "dev_BLEU": 99.2},
+        "base, seed 1": {"cpu_s": 200.0, "dev_BLEU": 98.0},
+        "base, seed 2": {"cpu_s": 220.0, "dev_BLEU": 98.0},
+    }
+    row = speedrun.summary(rows, contestants, "demo", [1, 2])
+    assert row["counts"] == "yes"
+    assert row["share"] == 0.5
+    assert speedrun.summary(rows, contestants, "demo", [1])["counts"] == "no"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "base", "p"),
+    [([1.0, 2.0, 3.0], [1.0, 2.0, 3.0], 0.5), ([1.0, 2.0, 3.0], [4.0, 5.0, 6.0], 0.0107)],
+)
+def test_the_p_value_is_that_of_welch(seconds: list[float], base: list[float], p: float) -> None:
+    """The second value is what scipy.stats.ttest_ind computes with equal_var=False, alternative="less"."""
+    assert speedrun.p_faster(seconds, base) == pytest.approx(p, abs=1e-4)

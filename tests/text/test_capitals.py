@@ -69,6 +69,13 @@ def test_a_line_in_title_case_gets_sentence_case(text: str) -> None:
     assert style("don't stop a T-shirt (2nd).") == "Don't Stop A T-shirt (2nd)."
 
 
+def test_capitals_may_be_the_usual_case_of_a_language() -> None:
+    """Cherokee is written in letters that Unicode counts as capitals."""
+    cherokee = ["ᎠᎨᏳᏣ ᎩᏟ ᎤᎸᏉᏗ ᏑᎾᎴᎢ.", "ᎣᎦᎵᎢ ᎩᏟ ᎠᏩᏘᎠ ᎤᏒᎢ."]
+    for text in cherokee:
+        assert in_sentence_case(text, tokenizer_of(cherokee)) == (text, str)
+
+
 @pytest.mark.parametrize("text", [*GERMAN, *OTHER])
 def test_other_lines_stay(text: str) -> None:
     assert in_sentence_case(text, german()) == (text, str)
