@@ -24,7 +24,7 @@ TIMES = rf"[ \t]*{TIME}[ \t]*-->[ \t]*{TIME}[^\r\n]*"
 CUE_START = regex.compile(rf"{LINE_START}(?:[ \t]*\d+[ \t]*{LINE_END})?{TIMES}(?:{LINE_END}|\Z)")
 # A line with damaged times. A note of WebVTT may contain any.
 DAMAGED_TIMES = regex.compile(
-    rf"{LINE_START}(?!{TIMES}|NOTE)(?:[ \t]*+\d++:\d\d:\d\d[,.]\d++\s*+[-\d]|(?=[^\r\n]*\d)[^\r\n]*-->)[^\r\n]*"
+    rf"{LINE_START}(?!{TIMES}|NOTE)(?:[ \t]*+\d++:\d\d:\d\d[,.]\d++[ \t]*+[-\d]|(?=[^\r\n]*\d)[^\r\n]*-->)[^\r\n]*"
 )
 VTT_START = regex.compile(r"\ufeff?WEBVTT(?!\S)")
 EMPTY_LINE = regex.compile(LINE_START + LINE_END)
