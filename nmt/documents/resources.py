@@ -63,12 +63,14 @@ def parse_entries(text: str, entry: re.Pattern[str], escape: Callable[[str], str
 def parts_of_value(value: str, escape: Callable[[str], str]) -> list[Part]:
     """Return the parts of a value. In a message of Java's MessageFormat, each apostrophe is written twice.
 
-    In its translation, apostrophes are typographic: these are written once in any message.
+    A value with `{0}` but no apostrophe may be such a message. The apostrophes of its translation are typographic,
+    since these are written once in any message.
     """
     text = unescaped(value)
-    if NUMBERED_ARGUMENT.search(text):
-        return parts_of_string(text.replace("''", "'"), lambda new: escape(new).replace("'", "’"))
-    return parts_of_string(text, escape)
+    if "'" in text.replace("''", "") or not NUMBERED_ARGUMENT.search(text):
+        return parts_of_string(text, escape)
+    apostrophe = "''" if "''" in text else "’"
+    return parts_of_string(text.replace("''", "'"), lambda new: escape(new).replace("'", apostrophe))
 
 
 def unescaped(value: str) -> str:
@@ -125,8 +127,10 @@ def replacements_in(source: str, pattern: Any) -> Iterator[Replacement]:
                 yield from replacements_in(source, variant.value)
             continue
         elements = list(group)
-        parser = Parser(fluent_line)
         start, end = elements[0].span.start, elements[-1].span.end
+        # The text of the line before the pattern is empty if the pattern begins a line.
+        before = source[source.rfind("\n", 0, start) + 1 : start].strip()
+        parser = Parser(str if before else fluent_line)
         for number, element in enumerate(elements):
             raw = source[element.span.start : element.span.end]
             if raw.startswith("{"):

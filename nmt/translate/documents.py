@@ -186,6 +186,8 @@ class DocumentTranslation:
             self.formats = [Format(parse, str, protects=True)]
         elif suffix == ".xcstrings":
             target = language(translator.config.data, "target")
+            if not target:
+                raise InputError("the model names no target language", hint="translate another format than .xcstrings")
             self.formats = [Format(partial(parse_string_catalog, target=target), str, protects=True)]
         else:
             self.formats = FORMATS[suffix]
