@@ -1,7 +1,7 @@
 """Files of keys and values: Java's `.properties`, Apple's `.strings` and Fluent's `.ftl`. Values are translated.
 
-Values that are not translated, keys and comments are copied. The libraries javaproperties and polib would write escapes
-anew. fluent.syntax gives the position of each text, and does not write here.
+Everything else is copied. The library javaproperties is not used, because it would write other escapes than the file.
+fluent.syntax gives the positions of texts only, because it would write the whole file anew.
 """
 
 import re
@@ -12,7 +12,7 @@ from typing import Any
 
 from nmt.documents.html import Parser
 from nmt.documents.markup import Format, Part, Replacement, has_segment, parts_of_text
-from nmt.documents.tables import line_number, parts_of_string, read_string
+from nmt.documents.tables import TAG_START, line_number, parts_of_string, read_string
 from nmt.errors import InputError
 
 PROPERTY = re.compile(
@@ -30,7 +30,7 @@ STRINGS_ENTRY = re.compile(
 )
 ESCAPE = re.compile(r"\\(?:[uU](?P<code>[0-9a-fA-F]{4})|(?:\r\n?|\n)[ \t\f]*|(?P<name>.))")
 NAMED = {"n": "\n", "r": "\r", "t": "\t", "f": "\f"}
-ESCAPED = str.maketrans({"\\": r"\\", "\n": r"\n", "\r": r"\r", "\t": r"\t", "\f": r"\f"})
+ESCAPES = str.maketrans({"\\": r"\\", "\n": r"\n", "\r": r"\r", "\t": r"\t", "\f": r"\f"})
 NUMBERED_ARGUMENT = re.compile(r"\{\d")  # a message of Java's MessageFormat, such as {0}
 PARAGRAPH_END = r"(\r?\n *\r?\n\s*)"  # in a pattern of Fluent
 KEPT_ATTRIBUTES = {"accesskey", "commandkey", "key", "style"}  # Firefox has keys and CSS in these
@@ -87,7 +87,7 @@ def unescaped(value: str) -> str:
 
 def escape_property(text: str) -> str:
     """Escape a text for a value of a `.properties` file."""
-    return text.translate(ESCAPED)
+    return text.translate(ESCAPES)
 
 
 def escape_strings(text: str) -> str:
@@ -113,8 +113,9 @@ def parse_fluent(text: str) -> list[Part]:
             fault = entry.annotations[0]
             raise ValueError(f"line {line_number(source, fault.span.start)}: {fault.message}")
         if kind == "Message":
-            for node in [entry, *entry.attributes]:
-                if node.value and node.id.name not in KEPT_ATTRIBUTES:
+            attributes = [node for node in entry.attributes if node.id.name not in KEPT_ATTRIBUTES]
+            for node in [entry, *attributes]:
+                if node.value:
                     replacements += replacements_in(source, node.value)
     return [text[: len(text) - len(source)], *parts_of_text(source, replacements)]
 
@@ -128,6 +129,7 @@ def replacements_in(source: str, pattern: Any) -> Iterator[Replacement]:
             continue
         elements = list(group)
         start, end = elements[0].span.start, elements[-1].span.end
+        tags = set(TAG_START.findall(source[start:end].lower()))
         # The text of the line before the pattern is empty if the pattern begins a line.
         before = source[source.rfind("\n", 0, start) + 1 : start].strip()
         parser = Parser(str if before else fluent_line)
@@ -136,7 +138,7 @@ def replacements_in(source: str, pattern: Any) -> Iterator[Replacement]:
             if raw.startswith("{"):
                 parser.copy(raw, f"{{{number}}}")  # such as {1}, which a model keeps as a placeholder
             else:
-                read_string(parser, raw, whole=source[start:end], paragraph_end=PARAGRAPH_END)
+                read_string(parser, raw, tags=tags, paragraph_end=PARAGRAPH_END)
         parser.finish()
         yield (start, end), parser.parts
 

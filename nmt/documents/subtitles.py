@@ -17,17 +17,17 @@ from nmt.text.sentences import sentence_spans
 from nmt.text.words import SYLLABLE, UNSPACED_CHARACTER, UNSPACED_SCRIPTS
 
 LINE_START = r"(?<![^\r\n])(?<!\r(?=\n))"
-LINE_END = r"(?:\r\n?+|\n)"
+EOL = r"(?:\r\n?+|\n)"
 TIME = r"(?:\d+:)?\d+:\d\d[,.]\d+"
 TIMES = rf"[ \t]*{TIME}[ \t]*-->[ \t]*{TIME}[^\r\n]*"
 # The times at which a cue begins, with the number before them. A number directly after the text of another cue, too.
-CUE_START = regex.compile(rf"{LINE_START}(?:[ \t]*\d+[ \t]*{LINE_END})?{TIMES}(?:{LINE_END}|\Z)")
+CUE_START = regex.compile(rf"{LINE_START}(?:[ \t]*\d+[ \t]*{EOL})?{TIMES}(?:{EOL}|\Z)")
 # A line with damaged times. A note of WebVTT may contain any.
 DAMAGED_TIMES = regex.compile(
     rf"{LINE_START}(?!{TIMES}|NOTE)(?:[ \t]*+\d++:\d\d:\d\d[,.]\d++[ \t]*+[-\d]|(?=[^\r\n]*\d)[^\r\n]*-->)[^\r\n]*"
 )
 VTT_START = regex.compile(r"\ufeff?WEBVTT(?!\S)")
-EMPTY_LINE = regex.compile(LINE_START + LINE_END)
+EMPTY_LINE = regex.compile(LINE_START + EOL)
 # White space between two texts (`separator`), or between two lines. Blank lines separate texts, and so does the start
 # of a line that begins with a dash, a note of music or a voice. A dash after a sentence is another speaker on the line.
 GAP = regex.compile(
@@ -72,10 +72,10 @@ def parse_subtitles(text: str) -> list[Part]:
     In WebVTT, the text of a cue ends at an empty line. In SRT, it ends where the next cue begins.
     """
     if damaged := DAMAGED_TIMES.search(text):
-        number = len(regex.findall(LINE_END, text[: damaged.start()])) + 1
+        number = len(regex.findall(EOL, text[: damaged.start()])) + 1
         raise ValueError(f"line {number} has no times: {damaged[0].strip():.60}")
     is_vtt = VTT_START.match(text)
-    line_end = "".join(regex.findall(LINE_END, text)[:1])
+    line_end = "".join(regex.findall(EOL, text)[:1])
     replacements: list[Replacement] = []
     cues = [match.span() for match in CUE_START.finditer(text)]
     # The text between a cue's times and the start of the next cue. The end of the file is the end of the last one.
@@ -111,7 +111,7 @@ def parts_of_cue_text(text: str, line_end: str) -> list[Part]:
     end = tail.start() if tail else len(text)
     # The parser joins lines with spaces. Unspaced scripts have none, so join their lines here.
     joined = UNSPACED_BREAK.sub("", text[start:end])
-    finish = partial(finished, source=text, line_end=line_end)
+    finish = partial(finished_cue, source=text, line_end=line_end)
     inner = parse_constructs(cue_constructs(joined), finish)
     return [text[:start], *inner, text[end:]] if has_segment(inner) else [text]
 
@@ -122,11 +122,11 @@ def cue_constructs(text: str) -> Iterator[Construct]:
         yield Construct(match[0], cast("ConstructKind", match.lastgroup), (match["name"] or "").lower())
 
 
-def finished(text: str, source: str, line_end: str) -> str:
+def finished_cue(text: str, source: str, line_end: str) -> str:
     """Put the times inside of a translation into their order in the source, and break it into as many lines."""
     times = iter(INNER_TIME.findall(source))
     text = INNER_TIME.sub(lambda time: next(times, time[0]), text)
-    lines = regex.split(LINE_END, source)
+    lines = regex.split(EOL, source)
     limit = max_width(text)
     widths = [len(ANY_TAG.sub("", line)) for line in lines if max_width(line) == limit]
     return broken(text, n_lines=len(lines), width=max([limit, *widths]), line_end=line_end)

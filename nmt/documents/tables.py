@@ -6,7 +6,7 @@ breaks and escapes.
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 
 from nmt.documents.html import BLOCK, MAX_DEPTH, VOID, Parser, constructs
@@ -55,7 +55,7 @@ def read_string(
     parser: Parser,
     text: str,
     escape: Callable[[str], str] = str,
-    whole: str = "",
+    tags: Collection[str] = (),
     paragraph_end: str = r"(\r?\n|\t)",
 ) -> None:
     """Let a parser read a text that may contain tags.
@@ -64,13 +64,13 @@ def read_string(
         parser: the parser.
         text: the text to read.
         escape: a function that escapes a text for the document.
-        whole: the text around it, in which a tag may have its partner.
+        tags: the beginnings of tags around the text, such as "<b" and "</b", which may be partners of its tags.
         paragraph_end: a regular expression with a group, of what is between two paragraphs.
     """
     if ADDRESS_OR_BRANCHES.fullmatch(text) and not parser.kept:
         parser.copy(escape(text))
         return
-    tags = set(TAG_START.findall((whole or text).lower()))  # the beginnings of all tags, such as "<b" and "</b"
+    tags = tags or set(TAG_START.findall(text.lower()))
     for i, line in enumerate(re.split(paragraph_end, text)):
         if i > 0 and not parser.kept:  # each line is a paragraph; line breaks between them are copied
             parser.finish()

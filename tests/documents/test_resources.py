@@ -62,8 +62,8 @@ a = HAT { $n ->¶    [one] EIN TAG¶   *[other]¶        { $n } TAGE¶ } DA
 a = da <a data-l10n-name="x">{ $n }</a> da
 a = DA <a data-l10n-name="x">{ $n }</a> DA
 
-a = [da] .da
-a = [DA] .DA
+style = [da] .da
+style = [DA] .DA
 """
 
 

@@ -5,7 +5,7 @@ from conftest import rows_of
 from echo import echoed
 
 from nmt.documents.markup import Segment
-from nmt.documents.subtitles import SRT, VTT, finished
+from nmt.documents.subtitles import SRT, VTT, finished_cue
 
 TIME = "00:00:01,000 --> 00:00:02,000"
 
@@ -114,7 +114,7 @@ def test_a_webvtt_file_without_cues_is_valid() -> None:
 
 def test_times_inside_of_a_cue_keep_their_order() -> None:
     source, translation = "<00:01.000>ein <00:02.000>Hund", "<00:02.000>dog <00:01.000>a"
-    assert finished(translation, source, "\n") == "<00:01.000>dog <00:02.000>a"
+    assert finished_cue(translation, source, "\n") == "<00:01.000>dog <00:02.000>a"
 
 
 def test_a_class_of_webvtt_ends_where_its_words_end() -> None:
