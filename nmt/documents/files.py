@@ -53,12 +53,13 @@ def encoding_of(suffix: str, content: bytes) -> str:
 
     Java's property files are in ISO-8859-1, or in UTF-8 if they are valid UTF-8. In ASCII, they may be read as either.
     """
-    candidates = ["ascii", "utf-8", "latin-1"] if suffix == ".properties" else [UTF_16.get(content[:2], "utf-8")]
-    for encoding in candidates:
+    if suffix != ".properties":
+        return UTF_16.get(content[:2], "utf-8")
+    for encoding in ("ascii", "utf-8"):
         with contextlib.suppress(UnicodeDecodeError):
             content.decode(encoding)
             return encoding
-    return candidates[-1]
+    return "latin-1"
 
 
 def encoded(text: str, encoding: str) -> bytes:

@@ -17,7 +17,7 @@ from nmt.errors import InputError
 
 PROPERTY = re.compile(
     r"""(?:[ \t\f]*+(?:[#!][^\r\n]*+)?
-    | [ \t\f]*+(?:[^\\\s=:]|\\(?:\r\n|[\s\S]))++  # the key
+    | [ \t\f]*+(?:[^\\\s=:]|\\(?:\r\n|[\s\S]))*+  # the key
       (?:[ \t\f]|\\(?:\r\n?|\n))*+[=:]?(?:\\?[ \t\f]|\\(?:\r\n?|\n))*+
       (?P<value>(?:[^\\\r\n]|\\(?!u(?![0-9a-fA-F]{4}))(?:\r\n|[\s\S]|\Z))*+)
     )(?:\r\n?|\n|\Z)""",
@@ -51,7 +51,8 @@ def parse_entries(text: str, entry: re.Pattern[str], escape: Callable[[str], str
     while position < len(text):
         match = entry.match(text, position)
         if not match:
-            position = len(text) - len(text[position:].lstrip())
+            while text[position : position + 1].isspace():
+                position += 1
             raise ValueError(f"line {line_number(text, position)} is no comment, and no key with its value")
         position = match.end()
         value_parts = parts_of_value(match["value"] or "", escape)
@@ -82,7 +83,9 @@ def unescaped(value: str) -> str:
         name = escape["name"] or ""  # empty for a line end, which is left out
         return NAMED.get(name, name)
 
-    return ESCAPE.sub(character, value).encode("utf-16", "surrogatepass").decode("utf-16")
+    # Two numbers may be the halves of one character.
+    utf_16 = ESCAPE.sub(character, value).encode("utf-16", "surrogatepass")
+    return utf_16.decode("utf-16")
 
 
 def escape_property(text: str) -> str:
@@ -117,7 +120,7 @@ def parse_fluent(text: str) -> list[Part]:
             for node in [entry, *attributes]:
                 if node.value:
                     replacements += replacements_in(source, node.value)
-    return [text[: len(text) - len(source)], *parts_of_text(source, replacements)]
+    return [text.removesuffix(source), *parts_of_text(source, replacements)]
 
 
 def replacements_in(source: str, pattern: Any) -> Iterator[Replacement]:
@@ -128,11 +131,12 @@ def replacements_in(source: str, pattern: Any) -> Iterator[Replacement]:
                 yield from replacements_in(source, variant.value)
             continue
         elements = list(group)
-        start, end = elements[0].span.start, elements[-1].span.end
+        start = elements[0].span.start
+        end = elements[-1].span.end
         tags = set(TAG_START.findall(source[start:end].lower()))
-        # The text of the line before the pattern is empty if the pattern begins a line.
-        before = source[source.rfind("\n", 0, start) + 1 : start].strip()
-        parser = Parser(str if before else fluent_line)
+        # Only white space is before a pattern that begins a line.
+        line_start = source.rfind("\n", 0, start) + 1
+        parser = Parser(str if source[line_start:start].strip() else fluent_line)
         for number, element in enumerate(elements):
             raw = source[element.span.start : element.span.end]
             if raw.startswith("{"):

@@ -13,6 +13,7 @@ import regex
 
 from nmt.documents.html import Construct, ConstructKind, escape_html, parse_constructs
 from nmt.documents.markup import Format, Part, Replacement, has_segment, parts_of_text
+from nmt.documents.tables import line_number
 from nmt.text.sentences import sentence_spans
 from nmt.text.words import SYLLABLE, UNSPACED_CHARACTER, UNSPACED_SCRIPTS
 
@@ -72,7 +73,7 @@ def parse_subtitles(text: str) -> list[Part]:
     In WebVTT, the text of a cue ends at an empty line. In SRT, it ends where the next cue begins.
     """
     if damaged := DAMAGED_TIMES.search(text):
-        number = len(regex.findall(EOL, text[: damaged.start()])) + 1
+        number = line_number(text, damaged.start())
         raise ValueError(f"line {number} has no times: {damaged[0].strip():.60}")
     is_vtt = VTT_START.match(text)
     line_end = "".join(regex.findall(EOL, text)[:1])
@@ -129,12 +130,14 @@ def finished_cue(text: str, source: str, line_end: str) -> str:
     lines = regex.split(EOL, source)
     limit = max_width(text)
     widths = [len(ANY_TAG.sub("", line)) for line in lines if max_width(line) == limit]
-    return broken(text, n_lines=len(lines), width=max([limit, *widths]), line_end=line_end)
+    width = max([limit, *widths])
+    return broken(text, n_lines=len(lines), width=width, line_end=line_end)
 
 
 def max_width(text: str) -> int:
     """Return the maximum width of a line, which depends on the script of its letters."""
-    return MAX_WIDE_LINE if 2 * len(WIDE.findall(text)) > len(ANY_TAG.sub("", text)) else MAX_LINE
+    n_wide, n_characters = len(WIDE.findall(text)), len(ANY_TAG.sub("", text))
+    return MAX_WIDE_LINE if 2 * n_wide > n_characters else MAX_LINE
 
 
 def broken(text: str, *, n_lines: int, width: int, line_end: str) -> str:

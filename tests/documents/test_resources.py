@@ -27,6 +27,9 @@ a=EIN HUND¶b=DA
 a=\u00e4\ud83d\ude00 \q\n\\
 a=Ä😀 Q\n\\
 
+=da
+=DA
+
 a=12\
 a=12\
 
