@@ -7,8 +7,8 @@ from typing import Any
 
 import regex
 
-from nmt.documents.emphasis import CLOSED, OPENED, close_emphasis, unmarked
 from nmt.documents.html import Parser, constructs
+from nmt.documents.markdown_delimiters import CLOSED, OPENED, close_emphasis, unmarked
 from nmt.documents.markdown_syntax import COPIED, COPIED_LINES, markdown_it
 from nmt.documents.markup import Format, Part, descendants, parts_of_text
 from nmt.text.spans import Span, replaced
@@ -16,18 +16,21 @@ from nmt.text.words import LETTER
 
 # YAML, TOML and JSON.
 FRONT_MATTER = regex.compile(
-    r"\ufeff?(?:(?:(?P<mark>---|\+\+\+|;;;)[ \t]*\r?\n.*?^(?:(?P=mark)|\.\.\.)|\{[ \t]*\r?\n.*?^\})[ \t]*(?:\r?\n|\Z))?",
-    regex.DOTALL | regex.MULTILINE,
+    r"""\ufeff?(?:
+        (?: (?P<mark>---|\+\+\+|;;;)[ \t]*\r?\n .*? ^(?:(?P=mark)|\.\.\.) | \{[ \t]*\r?\n .*? ^\} )
+        [ \t]*(?:\r?\n|\Z)
+    )?""",
+    regex.DOTALL | regex.MULTILINE | regex.VERBOSE,
 )
 LINE_END = regex.compile(r"\r\n?|\n")
-LETTERS = regex.compile(LETTER)
+LINE_BREAK = regex.compile(r"(?:\r\n?|\n)[ \t>]*+")
 ESCAPED = regex.compile(
-    rf"""\\(?=[!-/:-@[-`{{-~]) | [`] | \*(?=\S) | (?<=\S)\* | (?<!\w)_ | _(?!\w) | ~~ | <(?=[A-Za-z/!?]) | &(?=\#?\w+;)
-    | \](?=[(\[]) | (?={COPIED})[\[{{$:!<]""",
+    rf"""\\(?=[!-/:-@[-`{{-~]) | [`] | \*(?=\S) | (?<=\S)\* | (?<!\w)_ | _(?!\w) | ~~ | <(?=[A-Za-z/!?])
+    | &(?=\#?\w+;) | \](?=\() | (?={COPIED})[\[{{$:!<]""",
     regex.VERBOSE | regex.DOTALL,
 )
-# These functions escape a translation: marks of lists, headings and copied lines at the start of a paragraph, and "|" in
-# a cell.
+# These functions escape a translation: marks of lists, headings and copied lines at the start of a paragraph, and in a
+# cell, "|".
 AS_PARAGRAPH = partial(
     regex.compile(
         rf"\A (\d{{0,9}}) ((?:[-+.)*=]|\#{{1,6}})(?=\s|$) | > | (?={COPIED_LINES})[:/\[{{-])",
@@ -36,9 +39,6 @@ AS_PARAGRAPH = partial(
     r"\1\\\2",
 )
 AS_CELL = partial(regex.compile(r"(?<!\\)\|").sub, r"\\|")
-# The text of a link that is a version, or has no letters, is not translated.
-VERSION = regex.compile(r"[vV]?\d\S*|\P{L}*")
-
 TITLE = regex.compile(r"\[!\w[^\n]*")  # the title of an alert has a line of its own
 
 
@@ -56,15 +56,15 @@ def parse_markdown(text: str) -> list[Part]:
         if parent.type in ("th_open", "td_open"):
             span = cell_span(text, block.content, max(line_starts[line], searched), line_starts[line + 1])
             finish: Callable[[str], str] = AS_CELL
-            breaks: dict[int, str] = {}
         else:
             span = block_span(text, block.content, line_starts, line)
             finish = str if parent.type == "heading_open" else AS_PARAGRAPH
-            breaks = line_breaks(text, block.content, line_starts, line)
         if span is None:  # the parser changed the text, for example tabs, so the block is copied
             continue
         _, searched = span
-        block_parts = parts_of_block(block.children, block.content, breaks, finish)
+        block_parts = parts_of_block(
+            block.children, block.content, line_breaks(text[slice(*span)], block.content), finish
+        )
         if any(map(has_words, block_parts)):
             replacements.append((span, block_parts))
     return parts_of_text(text, replacements)
@@ -86,30 +86,23 @@ def block_span(text: str, content: str, line_starts: Sequence[int], first: int) 
     return (start, last_start + len(lines[-1])) if min(start, last_start) >= 0 else None
 
 
-def line_breaks(text: str, content: str, line_starts: Sequence[int], first: int) -> dict[int, str]:
-    """Return what the source writes for each newline of `content`, such as "\\n> ". The block begins in line `first`."""
-    breaks = {}
-    position = -1
-    for number, line in enumerate(content.split("\n")[1:], first + 1):
-        position = content.index("\n", position + 1)
-        start = line_starts[number]
-        end = max(text.find(line.lstrip(), start, line_starts[number + 1]), start)
-        line_before = text[line_starts[number - 1] : start]
-        breaks[position] = line_before.removeprefix(line_before.rstrip("\r\n")) + text[start:end]
-    return breaks
+def line_breaks(block: str, content: str) -> dict[int, str]:
+    """Return what the source of a block writes for each newline of `content`, such as "\\n> "."""
+    newlines = [match.start() for match in LINE_END.finditer(content)]
+    return dict(zip(newlines, LINE_BREAK.findall(block), strict=False))
 
 
 def parts_of_block(
     tokens: Sequence[Any], content: str, breaks: Mapping[int, str], finish: Callable[[str], str]
 ) -> list[Part]:
-    """Return the parts of a block. `breaks` are those between its lines; `finish` is applied to each translation.
+    """Return the parts of a block. `breaks` separate its lines. `finish` is applied to each translation.
 
-    Code, formulas, templates and addresses stay unchanged in the text to translate. Footnote marks and images are copied
-    like tags.
+    Code, formulas, templates and addresses stay unchanged in the text to translate. Footnote marks and images are
+    copied like tags.
     """
     parser = Parser(lambda text: finish(close_emphasis(text)))
     html_end = 0  # the end of the last HTML tag
-    copied_end = 0  # the end of the last link that was copied as a whole
+    n_read = 0  # tokens before this index have been read
     for i, token in enumerate(tokens):
         start, end = token.map or (0, 0)
         if token.type == "html_inline":
@@ -118,7 +111,7 @@ def parts_of_block(
             for construct in constructs(token.content):
                 parser.read(*construct)
             html_end = end
-        elif parser.kept or (token.map and start < copied_end):
+        elif parser.kept or i < n_read:
             continue
         elif token.type == "hardbreak" or (token.type == "softbreak" and TITLE.fullmatch(content, 0, start)):
             # A line break separates texts. It is copied with the spaces before it, which its token does not cover.
@@ -129,9 +122,9 @@ def parts_of_block(
         elif token.type == "edge" or (token.type == "attributes" and end == len(content)):
             parser.finish()
             parser.parts.append(content[start:end])
-        elif token.type == "link_open" and (link := copied_link(tokens[i:], content)):
-            parser.copy(*link)
-            copied_end = end
+        elif token.markup == "autolink":
+            parser.copy(content[start:end])
+            n_read = i + 3  # skip the text and the end of the link, which are already copied
         else:
             read_token(parser, token, content[start:end].replace("\n", " "))
     if parser.kept:
@@ -140,21 +133,12 @@ def parts_of_block(
     return [unmarked(part) if isinstance(part, str) else part for part in parser.parts]
 
 
-def copied_link(tokens: Sequence[Any], content: str) -> tuple[str, str] | None:
-    """Return the source and the text of the link at the first token if the link is copied, else None."""
-    start, end = tokens[0].map
-    if tokens[0].markup == "autolink":
-        return content[start:end], ""
-    closing = next(token for token in tokens if token.type == "link_close")
-    return (content[start:end], closing.content) if VERSION.fullmatch(closing.content) else None
-
-
 def has_words(part: Part) -> bool:
     """Return whether a part is a segment with letters outside of the elements that are copied."""
     if isinstance(part, str):
         return False
     copied = [((child.start, child.end), "") for child in descendants(part.root) if child.verbatim is not None]
-    return LETTERS.search(replaced(part.text, copied)) is not None
+    return regex.search(LETTER, replaced(part.text, copied)) is not None
 
 
 def read_token(parser: Parser, token: Any, raw: str) -> None:
@@ -168,22 +152,10 @@ def read_token(parser: Parser, token: Any, raw: str) -> None:
         parser.copy(raw, token.content)
     elif name in ("image", "mark", "attributes"):
         parser.copy(raw)
-    elif token.type == "link_open":
-        parser.read("[", "start", f"{name} ")
-    elif token.type == "link_close":
-        parser.read(with_label(raw, token.content), "end", f"{name} ")
     elif token.nesting > 0:
-        parser.read(OPENED + token.markup, "start", f"{name} ")
+        parser.read("[" if name == "link" else OPENED + token.markup, "start", f"{name} ")
     elif token.nesting < 0:
-        parser.read(token.markup + CLOSED, "end", f"{name} ")
-
-
-def with_label(raw: str, text: str) -> str:
-    """Return the end of a link. A link without an address gets its text as label, because the text is translated."""
-    if raw.startswith(("](", "][")) and not raw.startswith("][]"):
-        return raw
-    label = " ".join(text.split())
-    return f"][{label}]{raw.removeprefix(']').removeprefix('[]')}"
+        parser.read(token.content or token.markup + CLOSED, "end", f"{name} ")
 
 
 def keep_raw(parser: Parser, raw: str) -> None:

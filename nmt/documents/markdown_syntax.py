@@ -5,15 +5,18 @@ here: the plugins for them give no positions, or read a container or a formula o
 """
 
 from collections.abc import Callable
+from copy import copy
 from functools import cache
+from types import SimpleNamespace
 from typing import Any
 
 import regex
 
+from nmt.documents.markdown_delimiters import link_end
 from nmt.errors import InputError
 from nmt.text.placeholders import KINDS
 
-_, URL, MAIL_ADDRESS, *_ = KINDS
+ADDRESS = f"(?P<address>{KINDS[1]}|{KINDS[2]})"  # of a page, or of mail
 # No match of a pattern below contains the beginning of another one of its kind, so a search takes linear time.
 TEMPLATE = r"\{\{(?:(?!\{\{).)*?\}\}\}?|\{%(?:(?!\{%).)*?%\}|<%(?:(?!<%).)*?%>"
 ATTRIBUTES = r"\{(?::|/\*|[ \t]*(?:[#.]|[\w-]+=))[^{}\n]*\}"
@@ -27,19 +30,21 @@ FORMULA = (
     rf"|\\\((?!{_PROSE})(?:(?!\\[()]).)+?\\\)|\\\[(?!{_PROSE})(?:(?!\\[\[\]]).)+?\\\]"
 )
 COPIED = rf"""
-    (?P<verbatim> {TEMPLATE} | {FORMULA} | !?\[\[[^\[\]\n]+\]\](?![(\[]) )
-    | (?P<mark> \[\^[^\[\]\s]+\] | (?<![\w:]):[a-z0-9_+-]+:(?![\w:]) | \{{[\w:.-]+\}}(?=`) )  # footnote, emoji, role
+    (?P<verbatim> {TEMPLATE} | {FORMULA} | !?\[\[[^\[\]\n]+\]\](?![(\[])
+        | \[[vV]?\d[\w.+-]*\](?:\[\]|(?![(\[:])) )  # also wiki links, and versions in changelogs
+    | (?P<mark> \[\^[^\[\]\s]+\] | (?<![\w:]):[a-z0-9_+-]+:(?![\w:]) | \{{[\w:.-]+\}}(?=`)  # footnote, emoji, role
+        | (?<=\])\[[^\[\]\s]*[.:_/][^\[\]\s]*\](?!\() )  # a label that another page defines
     | (?P<edge> \A(?:\[[ xX]\]|\[!\w+\][-+]?)[ \t]+ )  # a checkbox, or the mark of an alert with a title
     | (?P<attributes> {ATTRIBUTES} )
 """
-ADDRESS = rf"(?P<address> {URL} | {MAIL_ADDRESS} )"
 _TERMINATORS = r"\n!\#$%&*+\-:<=>@\[\\\]^_`{}~"  # characters at which another rule of markdown-it-py may apply
 CONSTRUCT = regex.compile(
     rf"{COPIED} | {ADDRESS} | (?P<text> (?:(?!{COPIED}|{ADDRESS})[^{_TERMINATORS}])++ )", regex.VERBOSE | regex.DOTALL
 )
+ADDRESS_WITH_TEMPLATE = regex.compile(rf"[^\s()<>{{}}]*+{TEMPLATE}(?:{TEMPLATE}|[^\s()<>{{}}])*+", regex.DOTALL)
 # Lines that are copied. A formula ends at a blank line at the latest.
 COPIED_LINES = rf"""
-    (?: \{{%-?[ ]*highlight\b.{{0,50000}}?\{{%-?[ ]*endhighlight[ ]*-?%\}}
+    (?: \{{%-?[ ]*highlight\b(?:(?!\{{%-?[ ]*highlight\b).)*?\{{%-?[ ]*endhighlight[ ]*-?%\}}
     | :::[^\n]* | ///[^\n]*  # containers
     | \[!\w+\]  # alerts
     | (?i:@?\[\[?_?toc_?\]\]?)
@@ -49,7 +54,6 @@ COPIED_LINES = rf"""
     | (?: (?: {TEMPLATE} | {FORMULA} | \{{[^{{}}\n]*\}} )[ \t]* )+
     | \$\$(?:(?!\$\$|\n[ \t]*\n).)++\$\$
     | \\\[[ \t]*\n(?:(?!\n[ \t]*\n|(?<!\\)\\[\[\]]).)*+\\\]
-    | \\begin\{{(?P<environment>\w+\*?)\}}(?:(?!\n[ \t]*\n).){{0,5000}}?\\end\{{(?P=environment)\}}
     )[ \t]*$
 """
 LINES = regex.compile(COPIED_LINES, regex.VERBOSE | regex.DOTALL | regex.MULTILINE)
@@ -67,12 +71,14 @@ def markdown_it() -> Any:
     except ImportError as error:
         hint = "pip install 'nmt-trainer[documents]'"
         raise InputError("markdown-it-py and mdit-py-plugins are not installed", hint=hint) from error
-    parser = MarkdownIt("commonmark").enable(["table", "strikethrough"])
+    parser: Any = MarkdownIt("commonmark").enable(["table", "strikethrough"])
     parser.use(footnote_plugin, inline=False, move_to_end=False).use(deflist_plugin)
     ends_blocks = {"alt": ["paragraph", "reference", "blockquote", "list"]}
     parser.block.ruler.before("table", "copied_lines", read_copied_lines, ends_blocks)
     parser.block.ruler.before("table", "indented", read_indented, ends_blocks)
     parser.inline.ruler.at("text", read_construct)
+    parser.helpers = SimpleNamespace(**{**vars(parser.helpers), "parseLinkDestination": link_address})
+    parser.validateLink = lambda _: True  # all addresses are copied
     names = parser.get_active_rules()["inline"]
     for name, rule in zip(names, parser.inline.ruler.getRules(""), strict=True):
         parser.inline.ruler.at(name, with_span(rule))
@@ -82,7 +88,7 @@ def markdown_it() -> Any:
 def with_span(rule: Callable[..., bool]) -> Callable[..., bool]:
     """Wrap an inline rule of markdown-it-py, so that it sets `map` of each token to its span in the block.
 
-    The span of a `link_close` token covers what follows the text of the link, such as `](…)`. Its content is that text.
+    The content of a `link_close` token is what follows the text of the link, such as `](…)`.
     """
 
     def run(state: Any, silent: bool) -> bool:
@@ -92,13 +98,22 @@ def with_span(rule: Callable[..., bool]) -> Callable[..., bool]:
         for token in state.tokens[n_tokens:]:
             if token.type == "link_close" and token.markup != "autolink" and not token.map:
                 end = state.md.helpers.parseLinkLabel(state, start)
-                token.map = [end, state.pos]
-                token.content = state.src[start + 1 : end]
+                token.content = link_end(state.src[start + 1 : end], state.src[end : state.pos])
             # Tokens inside of a link already have spans from other rules.
             token.map = token.map or [start, state.pos]
         return True
 
     return run
+
+
+def link_address(text: str, start: int, stop: int) -> Any:
+    """Read the address of a link for markdown-it-py. It may contain templates, and so spaces."""
+    from markdown_it.helpers import parseLinkDestination
+
+    match = ADDRESS_WITH_TEMPLATE.match(text, start, stop)
+    if match:
+        return SimpleNamespace(ok=True, pos=match.end(), str=match[0])
+    return parseLinkDestination(text, start, stop)
 
 
 def read_construct(state: Any, silent: bool) -> bool:
@@ -107,19 +122,16 @@ def read_construct(state: Any, silent: bool) -> bool:
     The type of the token of a copied construct is the name of its group in `CONSTRUCT`.
     """
     match = CONSTRUCT.match(state.src, state.pos, state.posMax)
-    if not match:
+    # In `silent` mode, the parser looks for the end of a link, and counts brackets.
+    if not match or (silent and match[0][0] == "["):
         return False
     end = match.end()
-    if silent and match.lastgroup == "address":  # the parser looks for the end of a link
+    if silent and match.lastgroup == "address":
         end = max(state.src.find("]", state.pos, end), state.pos + 1)
-    if not silent:
-        last = state.tokens[-1] if state.tokens and not state.pending else None
-        if match.lastgroup == "text":
-            state.pending += match[0]
-        elif match.lastgroup == "attributes" and last and last.type in ("link_close", "code_inline", "image"):
-            last.map[1] = end  # attributes stay with what they belong to
-        else:
-            state.push(match.lastgroup, "", 0).content = match[0]
+    if not silent and match.lastgroup == "text":
+        state.pending += match[0]
+    elif not silent:
+        state.push(match.lastgroup, "", 0).content = match[0]
     state.pos = end
     return True
 
@@ -143,14 +155,12 @@ def read_indented(state: Any, first: int, stop: int, silent: bool) -> bool:
     indent, end = state.sCount[first] + 4, first + 1
     while end < stop and (state.isEmpty(end) or state.sCount[end] >= indent):
         end += 1
-    if silent or end == first + 1:
-        return end > first + 1
+    if end == first + 1:
+        return False
     # 2. Parse the content as blocks. The parser limits `level`.
-    outer = state.blkIndent, state.lineMax
-    state.blkIndent, state.lineMax = indent, end
-    state.level += 1
-    state.md.block.tokenize(state, first + 1, end)
-    state.level -= 1
-    state.blkIndent, state.lineMax = outer
-    state.line = end
+    if not silent:
+        inner = copy(state)
+        inner.blkIndent, inner.lineMax, inner.level = indent, end, state.level + 1
+        state.md.block.tokenize(inner, first + 1, end)
+        state.line = end
     return True
