@@ -64,7 +64,7 @@ COPIED = [
     "EIN\n$$\nda\n$$\nWORT $$x * y$$, \\(x_1 * y_1\\) UND \\[ x = y \\]\n",
     "\\[\nda\n\\]\n",
     "DAS KOSTET $5 ODER $10\n",
-    "EIN :wort: UND {ref}`da`\n",
+    "EIN __:wort: WORT__ UND {ref}`da`\n",
     "*[WORT]: wort\n--8<-- 'da'\n",
     "[EIN WORT]({{ '/da' | url }}) DA\n",
     "> A\\\n>   B\n\n- A  \r\n  B\r\n",
