@@ -32,7 +32,8 @@ FORMULA = (
 COPIED = rf"""
     (?P<verbatim> {TEMPLATE} | {FORMULA} | !?\[\[[^\[\]\n]+\]\](?![(\[])
         | \[[vV]?\d[\w.+-]*\](?:\[\]|(?![(\[:])) )  # also wiki links, and versions in changelogs
-    | (?P<mark> \[\^[^\[\]\s]+\] | (?<![^\W_])(?<!:):[a-z0-9_+-]+:(?![^\W_])(?!:) | \{{[\w:.-]+\}}(?=`)  # footnote, emoji, role
+    | (?P<mark> \[\^[^\[\]\s]+\] | (?<![^\W_])(?<!:):[a-z0-9_+-]+:(?![^\W_])(?!:)  # footnote, emoji
+        | \{{[\w:.-]+\}}(?=`)  # a role
         | (?<=\])\[[^\[\]\s]*[.:_/][^\[\]\s]*\](?!\() )  # a label that another page defines
     | (?P<edge> \A(?:\[[ xX]\]|\[!\w+\][-+]?)[ \t]+ )  # a checkbox, or the mark of an alert with a title
     | (?P<attributes> {ATTRIBUTES} )
