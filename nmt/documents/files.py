@@ -15,6 +15,7 @@ from nmt.documents.ooxml import BOXES, PARAGRAPHS
 from nmt.documents.subtitles import SRT, VTT
 from nmt.documents.tables import JSON, PO
 from nmt.documents.xliff import XLIFF
+from nmt.documents.xml_strings import ANDROID, QT, RESX, STRINGSDICT
 from nmt.errors import InputError
 from nmt.files import check_deflated
 
@@ -104,9 +105,13 @@ FORMATS = {
     ".md": [MARKDOWN],
     ".po": [PO],
     ".pptx": OOXML,
+    ".resx": [RESX],
     ".srt": [SRT],
+    ".stringsdict": [STRINGSDICT],
+    ".ts": [QT],
     ".txt": [Format(parse_lines, str)],
     ".vtt": [VTT],
     ".xlf": [XLIFF],
     ".xliff": [XLIFF],
+    ".xml": [ANDROID],
 }

@@ -43,6 +43,7 @@ class Format:
 
     parse: Callable[[str], list[Part]]  # returns the parts of a document
     escape: Callable[[str], str]  # returns translated plain text as markup
+    protects: bool = False
 
 
 def parts_of_text(text: str, replacements: Iterable[Replacement]) -> list[Part]:

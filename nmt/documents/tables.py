@@ -6,7 +6,7 @@ breaks and escapes.
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 
 from nmt.documents.html import BLOCK, VOID, Parser, constructs
@@ -49,13 +49,27 @@ def parts_of_string(text: str, encode: Callable[[str], str]) -> list[Part]:
     return [part if isinstance(part, Segment) else encode(part) for part in parser.parts]
 
 
-def read_string(parser: Parser, text: str, escape: Callable[[str], str] = str) -> None:
-    """Let a parser read a text that may contain tags. `escape` escapes a text for the document."""
+def read_string(
+    parser: Parser,
+    text: str,
+    escape: Callable[[str], str] = str,
+    tags: Collection[str] = (),
+    paragraph_end: str = r"(\r?\n|\t)",
+) -> None:
+    """Let a parser read a text that may contain tags.
+
+    Args:
+        parser: the parser.
+        text: the text to read.
+        escape: a function that escapes a text for the document.
+        tags: the beginnings of tags around the text, such as "<b" and "</b", which may be partners of its tags.
+        paragraph_end: a regular expression with a group, of what is between two paragraphs.
+    """
     if ADDRESS_OR_BRANCHES.fullmatch(text) and not parser.kept:
         parser.copy(escape(text))
         return
-    tags = set(TAG_START.findall(text.lower()))  # the beginnings of all tags, such as "<b" and "</b"
-    for i, line in enumerate(re.split(r"(\r?\n)", text)):
+    tags = tags or set(TAG_START.findall(text.lower()))
+    for i, line in enumerate(re.split(paragraph_end, text)):
         if i > 0 and not parser.kept:  # each line is a paragraph; line breaks between them are copied
             parser.finish()
         for raw, kind, name in constructs(line):

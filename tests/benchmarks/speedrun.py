@@ -36,7 +36,9 @@ def tree_of(commit: str, folder: Path) -> Path:
     """Return a folder with the files of a commit."""
     tree = folder / commit
     if not tree.exists():
-        subprocess.run(["git", "worktree", "add", "--detach", str(tree), commit], check=True, cwd=ROOT, stdout=sys.stderr)
+        subprocess.run(
+            ["git", "worktree", "add", "--detach", str(tree), commit], check=True, cwd=ROOT, stdout=sys.stderr
+        )
     return tree.absolute()
 
 
