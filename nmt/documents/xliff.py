@@ -1,24 +1,18 @@
 """XLIFF 1 and 2, and TMX: the translation of each source becomes the target. Finished targets stay unchanged."""
 
 import re
-from collections.abc import Iterator
 from copy import deepcopy
 from functools import partial
 
-from nmt.documents.markup import Format, Part
+from nmt.documents.markup import Part
 from nmt.documents.xml import XmlNode
-from nmt.documents.xml_units import UnitTable, is_empty, open_tag, parse_units
+from nmt.documents.xml_units import Pairs, UnitTable, child_named, is_empty, open_tag, parse_units
 from nmt.languages import base_language
 
 UNFINISHED = re.compile(r"""(\sstate\s*=\s*["'])(?:new|initial|needs-translation)\b""")
-SUBSTATE = re.compile(r"""\ssubState\s*=\s*(?:"[^"]*"|'[^']*')""")  # it refines the state that is replaced
-APPROVED = re.compile(r"""\sapproved\s*=\s*["']yes\b""")
 SEGMENT = re.compile(r"""\smtype\s*=\s*["']seg\b""")
 SEGMENT_ID = re.compile(r"""\smid\s*=\s*["']([^"']*)""")
-LANGUAGE = re.compile(r"""\s(?:xml:)?lang\s*=\s*["']([^"']*)""")
-CHANGED_BY = re.compile(r"""\schangeid\s*=\s*(?:"[^"]*"|'[^']*')""")
-AROUND = "g|mrk|pc|hi"
-Pairs = Iterator[tuple[XmlNode, XmlNode]]
+LANGUAGE = re.compile(r"""<tuv\s(?:[^>]*\s)?(?:xml:)?lang\s*=\s*["']([^"']*)""")
 
 
 def xliff_pairs(unit: XmlNode) -> Pairs:
@@ -27,21 +21,18 @@ def xliff_pairs(unit: XmlNode) -> Pairs:
     In a segmented unit, these are segments, which are elements `<mrk mtype="seg">` with the same `mid`.
     """
     # 1. Find the source and the target.
-    children = {child.local_name: child for child in unit.children}
-    source, target = children.get("source"), children.get("target")
+    source, target = child_named(unit, "source"), child_named(unit, "target")
     if source is None:
         raise ValueError(f"there is no source in {unit.opening:.60}")
-    if APPROVED.search(unit.opening):
-        return
-    segmented = children.get("seg-source", source)
+    segmented = child_named(unit, "seg-source") or source
     if target is None:
         name = source.name.removesuffix("source") + "target"
-        target = XmlNode(name, f"<{name}>", [], f"</{name}>")
+        target = XmlNode(name, f"<{name}/>")
         unit.children.insert(unit.children.index(segmented) + 1, target)
 
     # 2. Pair the segments of the source with those of the target.
     is_new = UNFINISHED.search(unit.opening + target.opening) is not None
-    is_open = is_new or is_empty(target, XLIFF_TABLE)
+    is_open = is_new or is_empty(target)
     pairs = [(target, source)] if is_open else []
     if segments_of(segmented) and (is_open or segments_of(target)):
         pairs = segment_pairs(segmented, target, is_new)
@@ -49,8 +40,8 @@ def xliff_pairs(unit: XmlNode) -> Pairs:
     # 3. A new translation is to be reviewed. Only a state that the file declares is replaced.
     state = "needs-review-translation" if unit.local_name == "trans-unit" else "translated"
     for node in (unit, target):
-        if pairs and UNFINISHED.search(node.opening):
-            node.opening = SUBSTATE.sub("", UNFINISHED.sub(rf"\g<1>{state}", node.opening))
+        if pairs:
+            node.opening = UNFINISHED.sub(rf"\g<1>{state}", node.opening)
     yield from pairs
 
 
@@ -67,96 +58,51 @@ def segments_of(node: XmlNode) -> dict[str, XmlNode]:
 
 
 def segment_pairs(segmented: XmlNode, target: XmlNode, is_new: bool) -> list[tuple[XmlNode, XmlNode]]:
-    """Return pairs of segments. Segments that the target lacks are added at its end.
-
-    Empty segments are to be filled. If there are none in a new target, all of its segments are.
-    """
-    segments = segments_of(segmented)
-    if not segments_of(target):
+    """Return pairs of an empty segment and its source. If a new target has no empty segments, return all pairs."""
+    sources, done = segments_of(segmented), segments_of(target)
+    if sources.keys() - done.keys():
+        # The target lacks segments. Write it as the source is, with the segments that it has.
         open_tag(target)
         target.children = deepcopy(segmented.children)
-    done = segments_of(target)
-    pairs = []
-    for identifier, segment in segments.items():
-        if identifier not in done:
-            open_tag(target)
-            target.children += deepcopy(with_space_before(segmented, segment))
-            done[identifier] = target.children[-1]
-            done[identifier].children = []
-        if is_empty(done[identifier], XLIFF_TABLE):
-            pairs.append((done[identifier], segment))
-    if is_new and not pairs:
-        pairs = [(done[identifier], segment) for identifier, segment in segments.items()]
-    return pairs
+        for identifier, segment in segments_of(target).items():
+            segment.children = done[identifier].children if identifier in done else []
+    pairs = [(segment, sources[key]) for key, segment in segments_of(target).items() if key in sources]
+    empty = [pair for pair in pairs if is_empty(pair[0])]
+    return pairs if is_new and not empty else empty
 
 
-def with_space_before(parent: XmlNode, node: XmlNode) -> list[XmlNode]:
-    """Return a descendant of an element, and before it the space between it and the child before it."""
-    if node not in parent.children:  # it is inside of another child
-        return [node]
-    index = parent.children.index(node)
-    before = parent.children[max(index - 1, 0) : index]
-    return [child for child in (*before, node) if child.name or child.opening.isspace()]
+def tmx_pairs(unit: XmlNode, source: str, target: str) -> Pairs:
+    """Yield the pair of an empty text in the language `target` and a text in `source`. A missing text is added.
 
-
-def tmx_pairs(unit: XmlNode, source_language: str, target_language: str) -> Pairs:
-    """Yield the pair of a text to fill and its source, if the unit has a source. A missing text is added after it.
-
-    Regions and scripts of languages do not count. The author of a new text is `nmt`.
+    Regions and scripts of languages do not count. The author of the new text is `nmt`.
     """
-    # 1. Find the versions of the text.
     versions: dict[str, XmlNode] = {}
     for child in unit.children:
-        if child.local_name == "tuv" and (language := LANGUAGE.search(child.opening)):
+        if language := LANGUAGE.match(child.opening):
             versions.setdefault(base_language(language[1]), child)
-    source = versions.get(base_language(source_language))
-    target = versions.get(base_language(target_language))
-    if source is None:
+    version, translation = versions.get(base_language(source)), versions.get(base_language(target))
+    if version is None:
         return
-
-    # 2. Add a version, or mark one without text as changed.
-    if target is None:
-        target = XmlNode("tuv", f'<tuv xml:lang="{target_language}" creationid="nmt">', [], "</tuv>")
-        target.children.append(XmlNode("seg", "<seg/>"))
-        index = unit.children.index(source) + 1
-        unit.children[index:index] = [*with_space_before(unit, source)[:-1], target]
-    elif is_empty(segment_of(target), XLIFF_TABLE):
-        target.opening = CHANGED_BY.sub("", target.opening).removesuffix(">") + ' changeid="nmt">'
-    if is_empty(segment_of(target), XLIFF_TABLE):
-        yield segment_of(target), segment_of(source)
+    if translation is None:
+        translation = XmlNode(
+            "tuv", f'<tuv xml:lang="{target}" creationid="nmt">', [XmlNode("seg", "<seg/>")], "</tuv>"
+        )
+        unit.children.insert(unit.children.index(version) + 1, translation)
+    new, old = child_named(translation, "seg"), child_named(version, "seg")
+    if new and old and is_empty(new):
+        yield new, old
 
 
-def segment_of(version: XmlNode) -> XmlNode:
-    """Return the element of a version in TMX that contains its text."""
-    for child in version.children:
-        if child.local_name == "seg":
-            return child
-    raise ValueError(f"there is no seg in {version.opening:.60}")
+def parse_tmx(text: str, source: str, target: str) -> list[Part]:
+    """Return the parts of a TMX file. Each unit with a text in the language `source` gets one in `target`.
 
-
-def parse_tmx(text: str, source_language: str, target_language: str) -> list[Part]:
-    """Return the parts of a TMX file. Each unit with a text in the source language gets one in the target language.
-
-    Raises ValueError if the file is damaged, or if no text is in the source language.
+    Raises ValueError if the file is damaged, or if it has no text in `source`.
     """
     languages = set(LANGUAGE.findall(text))
-    if base_language(source_language) not in map(base_language, languages):
-        raise ValueError(f"it has no texts in {source_language}, but in {', '.join(sorted(languages))}"[:200])
-    pairs = partial(tmx_pairs, source_language=source_language, target_language=target_language)
-    return parse_units(text, UnitTable("TMX", r"tmx\b", ("tu",), pairs, AROUND))
+    if base_language(source) not in map(base_language, languages):
+        raise ValueError(f"it has no texts in {source}, but in {', '.join(sorted(languages)):.100}")
+    return parse_units(text, UnitTable("TMX", r"tmx\b", ("tu",), partial(tmx_pairs, source=source, target=target)))
 
 
-XLIFF_TABLE = UnitTable(
-    "XLIFF of version 1 or 2",
-    r"""xliff\s(?:.*\s)?version\s*=\s*["'][12]\.""",
-    ("trans-unit", "segment"),
-    xliff_pairs,
-    AROUND,
-)
-XLIFF = XLIFF_TABLE.format()
-
-
-def tmx_format(source_language: str, target_language: str) -> Format:
-    """Return the format of TMX files that are translated from one language to another."""
-    parse = partial(parse_tmx, source_language=source_language, target_language=target_language)
-    return Format(parse, XLIFF.escape, protects=True)
+XLIFF_ROOT = r"""xliff\s(?:.*\s)?version\s*=\s*["'][12]\."""
+XLIFF = UnitTable("XLIFF of version 1 or 2", XLIFF_ROOT, ("trans-unit", "segment"), xliff_pairs).format()

@@ -4,47 +4,35 @@ Qt's files have a place for translations. In the others, a translation replaces 
 """
 
 import re
-from collections.abc import Iterator
-from itertools import pairwise, takewhile
+from itertools import pairwise
 
+from nmt.documents.html import escape_html
 from nmt.documents.xml import XmlNode
-from nmt.documents.xml_units import UnitTable, is_empty, open_tag
+from nmt.documents.xml_units import Pairs, UnitTable, child_named, is_empty
 
 UNFINISHED = re.compile(r"""\stype\s*=\s*["']unfinished\b""")
-HAS_FORMS = re.compile(r"""\snumerus\s*=\s*["']yes\b""")
+# The mark of the access key in a label, such as `E&xit`. Names such as AT&T, entities and addresses have another `&`.
+ACCESS_KEY = r"((?<!&)(?<![A-Z](?=&[A-Z]))&(?=\w)(?!\w+[;=]))"
 # Data of a .resx file that is no text: it has another type, or is a setting of the designer.
 RESX_OTHER = re.compile(r"""\s(?:type\s*=\s*["'](?!System\.String\b)|mimetype\s*=|name\s*=\s*["'](?:>>|&gt;))""")
-PLIST_TEXT_KEY = re.compile(
-    r"NSStringLocalizedFormatKey|zero|one|two|few|many|other|\d+"
-    r"|iphone|ipad|ipod|mac|applewatch|appletv|applevision"
-)
+DEVICES = "iphone|ipad|ipod|mac|applewatch|appletv|applevision"
+TEXT_KEY = re.compile(rf"NSStringLocalizedFormatKey|zero|one|two|few|many|other|\d+|{DEVICES}")
 ANDROID_REFERENCE = re.compile(r"\s*[@?](?:\+?[\w.]+:)?(?:[\w.]+/)?[\w.]+\s*")
-ANDROID_TOKEN = re.compile(r'\\u[0-9a-fA-F]{4}|\\.|[ \t\r\n]+|"|&quot;|[^\\" \t\r\n&]+|[\\&]', re.DOTALL)
-ANDROID_EDGES = {'"', "&quot;", "\\n", "\\t", "\\u0020", "\\u00a0", "\\u00A0"}  # and white space
-ANDROID_SPACES = {"\\n": "\n", "\\t": "\t", "\n": "\\n", "\t": "\\t"}  # both ways
-ANDROID_ESCAPED = re.compile(r"""[\\'"\n\t]|\A[@?]""")
-Pairs = Iterator[tuple[XmlNode, XmlNode]]
+# What is outside of the translation at the start of a text, and at its end in reverse order.
+ANDROID_START = re.compile(r'(?:\s|"|\\n|\\u0020)*')
+ANDROID_END = re.compile(r'(?:\s|"(?!\\)|n\\(?!\\)|0200u\\(?!\\))*')
+ANDROID_ESCAPE = re.compile(r'\\(?:u(?P<number>[0-9a-fA-F]{4})|(?P<name>.))|"|(?P<space>[ \t\r\n]+)', re.DOTALL)
+ANDROID_SIGN = re.compile(r"""[\\'"]|\A[@?]""")
 
 
 def qt_pairs(message: XmlNode) -> Pairs:
-    """Yield pairs of an empty unfinished translation, or of a plural form of it, and its source."""
-    children = {child.local_name: child for child in message.children}
-    source, translation = children.get("source"), children.get("translation")
-    if source is None:  # the file has only identifiers
-        return
-    if translation is None:
-        translation = XmlNode("translation", '<translation type="unfinished">', [], "</translation>")
-        message.children.insert(message.children.index(source) + 1, translation)
-    if not UNFINISHED.search(translation.opening):
-        return
-    forms = [child for child in translation.children if child.local_name == "numerusform"]
-    if HAS_FORMS.search(message.opening) and not forms:
-        forms = [XmlNode("numerusform", "<numerusform/>")]
-        open_tag(translation)
-        translation.children += forms
-    for target in forms or [translation]:
-        if is_empty(target, QT_TABLE):
-            yield target, source
+    """Yield pairs of an empty unfinished translation, or of an empty plural form of it, and its source."""
+    source, translation = child_named(message, "source"), child_named(message, "translation")
+    if source and translation and UNFINISHED.search(translation.opening):
+        forms = [child for child in translation.children if child.name == "numerusform"]
+        for target in forms or [translation]:
+            if is_empty(target):
+                yield target, source
 
 
 def android_pairs(resource: XmlNode) -> Pairs:
@@ -54,26 +42,18 @@ def android_pairs(resource: XmlNode) -> Pairs:
     """
     texts = [resource]
     if resource.local_name != "string":
-        texts = [child for child in resource.children if child.local_name == "item"]
+        texts = [child for child in resource.children if child.name == "item"]
     for text in texts:
         if not text.children or ANDROID_REFERENCE.fullmatch(text.content):
             continue
         first, last = text.children[0], text.children[-1]
-        if not first.opening.startswith("<"):
-            edge = "".join(takewhile(is_android_edge, ANDROID_TOKEN.findall(first.opening)))
-            first.opening = first.opening.removeprefix(edge)
-            text.opening += edge
-        if not last.opening.startswith("<"):
-            tokens = reversed(ANDROID_TOKEN.findall(last.opening))
-            edge = "".join(reversed(list(takewhile(is_android_edge, tokens))))
-            last.opening = last.opening.removesuffix(edge)
-            text.closing = edge + text.closing
+        start = ANDROID_START.match(first.opening)[0]  # type: ignore[index]
+        text.opening += start
+        first.opening = first.opening.removeprefix(start)
+        end = ANDROID_END.match(last.opening[::-1])[0][::-1]  # type: ignore[index]
+        text.closing = end + text.closing
+        last.opening = last.opening.removesuffix(end)
         yield text, text
-
-
-def is_android_edge(token: str) -> bool:
-    """Return whether a token of a text can be outside of the translation."""
-    return token.isspace() or token in ANDROID_EDGES
 
 
 def decode_android(text: str) -> str:
@@ -81,45 +61,43 @@ def decode_android(text: str) -> str:
 
     Raises ValueError for half of a surrogate pair.
     """
-    characters = []
-    for token in ANDROID_TOKEN.findall(text):
-        if token.startswith("\\u"):
-            characters.append(chr(int(token[2:], 16)))
-        elif token.startswith("\\"):
-            characters.append(ANDROID_SPACES.get(token, token[1:]))
-        elif token.isspace():
-            characters.append(" ")
-        else:
-            characters.append(token.strip('"'))
+
+    def character(escape: re.Match[str]) -> str:
+        if escape["number"]:
+            return chr(int(escape["number"], 16))
+        name = escape["name"] or ""
+        return " " if escape["space"] else {"n": "\n", "t": "\t"}.get(name, name)
+
     # Two numbers may be the halves of one character.
-    utf_16 = "".join(characters).encode("utf-16", "surrogatepass")
+    utf_16 = ANDROID_ESCAPE.sub(character, text).encode("utf-16", "surrogatepass")
     return utf_16.decode("utf-16")
 
 
-def encode_android(text: str) -> str:
-    """Return a text with the escapes that Android needs."""
-    return ANDROID_ESCAPED.sub(lambda sign: ANDROID_SPACES.get(sign[0], f"\\{sign[0]}"), text)
+def escape_android(text: str) -> str:
+    """Return a text as the content of an element of Android."""
+    text = ANDROID_SIGN.sub(r"\\\g<0>", text)
+    return escape_html(text).replace("\n", r"\n").replace("\t", r"\t")
 
 
 def resx_pairs(data: XmlNode) -> Pairs:
     """Yield the pair of a text and itself, unless the data is no text."""
-    if not RESX_OTHER.search(data.opening):
-        yield from ((child, child) for child in data.children if child.local_name == "value")
+    value = child_named(data, "value")
+    if value and not RESX_OTHER.search(data.opening):
+        yield value, value
 
 
 def stringsdict_pairs(dictionary: XmlNode) -> Pairs:
-    """Yield the pairs of a text and itself whose keys in a dictionary are those of texts, such as plural forms."""
+    """Yield pairs of a text and itself, if its key in the dictionary is that of a text, such as a plural form."""
     elements = [child for child in dictionary.children if child.name]
     for key, value in pairwise(elements):
-        is_text = key.local_name == "key" and PLIST_TEXT_KEY.fullmatch(key.content.strip())
-        if is_text and value.local_name == "string":
+        if value.name == "string" and TEXT_KEY.fullmatch(key.content.strip()):
             yield value, value
 
 
-QT_TABLE = UnitTable("file of Qt Linguist: <TS>", r"TS\b", ("message",), qt_pairs, has_access_keys=True)
-QT = QT_TABLE.format()
-RESX = UnitTable(".resx file: <root>", r"root\b", ("data",), resx_pairs, has_access_keys=True).format()
-STRINGSDICT = UnitTable(".stringsdict file: <plist>", r"plist\b", ("dict",), stringsdict_pairs).format()
+QT = UnitTable("file of Qt Linguist: <TS>", r"TS\b", ("message",), qt_pairs, codes=ACCESS_KEY).format()
+RESX = UnitTable(".resx file: <root>", r"root\b", ("data",), resx_pairs, codes=ACCESS_KEY).format()
+PLURALS = r"(%#@\w+@)"  # stands for one of the plural forms of a name
+STRINGSDICT = UnitTable(".stringsdict: <plist>", r"plist\b", ("dict",), stringsdict_pairs, codes=PLURALS).format()
 ANDROID = UnitTable(
     "file of strings of Android: <resources>; of .xml files, no others are read",
     r"resources\b",
@@ -127,5 +105,5 @@ ANDROID = UnitTable(
     android_pairs,
     around=r"(?!g\Z).+",  # `<xliff:g>` marks what is not translated
     decode=decode_android,
-    encode=encode_android,
+    escape=escape_android,
 ).format()

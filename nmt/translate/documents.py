@@ -25,9 +25,10 @@ from nmt.documents.files import (
     unzipped,
     zipped,
 )
+from nmt.documents.html import escape_html
 from nmt.documents.markup import Format, Part, Segment
 from nmt.documents.tables import parse_csv
-from nmt.documents.xliff import tmx_format
+from nmt.documents.xliff import parse_tmx
 from nmt.errors import InputError, NmtError, OutputError, os_errors_as
 from nmt.files import atomic_writer, read_capped
 from nmt.translate.markup import units_of, written
@@ -188,13 +189,12 @@ class DocumentTranslation:
         self.suffix = suffix
         self.arguments = arguments
         csv = Format(partial(parse_csv, column=column, title=title), str)
+        self.formats = [csv] if suffix == ".csv" else FORMATS.get(suffix, [])
         if suffix == ".tmx":
             source, target = (language(translator.config.data, side) for side in ("source", "target"))
             if not (source and target):
                 raise InputError("the model does not name its languages", hint="translate another format than .tmx")
-            self.formats = [tmx_format(source, target)]
-        else:
-            self.formats = [csv] if suffix == ".csv" else FORMATS[suffix]
+            self.formats = [Format(partial(parse_tmx, source=source, target=target), escape_html, protects=True)]
 
         # A document that is not an archive has one text, whose name is empty.
         self.infos: list[zipfile.ZipInfo] = []
