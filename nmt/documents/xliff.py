@@ -12,7 +12,7 @@ from nmt.languages import base_language
 UNFINISHED = re.compile(r"""(\sstate\s*=\s*["'])(?:new|initial|needs-translation)\b""")
 SEGMENT = re.compile(r"""\smtype\s*=\s*["']seg\b""")
 SEGMENT_ID = re.compile(r"""\smid\s*=\s*["']([^"']*)""")
-LANGUAGE = re.compile(r"""<tuv\s(?:[^>]*\s)?(?:xml:)?lang\s*=\s*["']([^"']*)""")
+LANGUAGE = re.compile(r"""<tuv\s(?:[^<>]*\s)?(?:xml:)?lang\s*=\s*["']([^"']*)""")
 
 
 def xliff_pairs(unit: XmlNode) -> Pairs:

@@ -9,7 +9,7 @@ TOKEN = re.compile(
     | <(?P<end>/?)(?P<name>[^\s/>]+)(?:[^>"'] | "[^"]*" | '[^']*')*>""",
     re.DOTALL | re.VERBOSE,
 )
-ENCODING = re.compile(r"""\ufeff?<\?xml[^>]*\sencoding\s*=\s*["'](?!utf-8["'])""", re.IGNORECASE)
+ENCODING = re.compile(r"""\ufeff?<\?xml[^>]*\sencoding\s*=\s*["'](?!utf-(?:8|16)["'])""", re.IGNORECASE)
 
 
 @dataclass(eq=False)

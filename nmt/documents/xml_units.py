@@ -22,7 +22,7 @@ START = re.compile(r"""<(?:\w+:)?(?:bpt|bx|sc|sm|x\s+id\s*=\s*["']START_\w+)\b""
 END = re.compile(r"""<(?:\w+:)?(?:ept|ex|ec|em|x\s+id\s*=\s*["']CLOSE_\w+)\b""")
 PAIR_KEY = re.compile(r"""\s(i|id|rid|startRef)\s*=\s*["'](?:START_|CLOSE_)?([^"']*?)(?:_\d+)?["']""")
 # A line break, or a control character of Qt such as a tab.
-LINE_BREAK = re.compile(r"""<byte\b|.*\s(?:ctype\s*=\s*["']lb|subType\s*=\s*["']xlf:lb|id\s*=\s*["']LINE_BREAK)\b""")
+LINE_BREAK = re.compile(r"""<byte\b|\s(?:ctype\s*=\s*["']lb|subType\s*=\s*["']xlf:lb|id\s*=\s*["']LINE_BREAK)\b""")
 PROTECTED = re.compile(r"""\s(?:translate\s*=\s*["']no|mtype\s*=\s*["']protected)\b""")
 # Attributes of elements whose texts are translated, or stay.
 TRANSLATED = re.compile(r"""\stranslat(?:e\s*=\s*["']yes|able\s*=\s*["']true)\b""")
@@ -150,7 +150,7 @@ def read_code(parser: Parser, node: XmlNode) -> None:
     _, key = max(PAIR_KEY.findall(node.opening), default=("", ""))
     if kind != "empty" or parser.kept:
         parser.read(node.raw, kind, f"code {key}")
-    elif LINE_BREAK.match(node.opening):
+    elif LINE_BREAK.search(node.opening):
         parser.finish()
         parser.parts.append(node.raw)
     else:

@@ -1,0 +1,28 @@
+"""XML formats: document types, and files of another format."""
+
+import pytest
+from echo import echoed
+
+from nmt.documents.xml_strings import ANDROID
+
+RESOURCES = "<resources><string name='a'>b</string></resources>"
+
+
+@pytest.mark.parametrize("document_type", ["<!DOCTYPE resources>", '<!DOCTYPE a SYSTEM "file:///etc/passwd?b>c">'])
+def test_a_document_type_without_declarations_is_copied(document_type: str) -> None:
+    assert echoed(document_type + RESOURCES, ANDROID) == document_type + RESOURCES.replace(">b<", ">B<")
+
+
+# Damaged files, and what is said about them.
+BAD = {
+    "<!DOCTYPE a [<!ENTITY b 'c'>]><resources/>": "a document type is not allowed to contain declarations",
+    "<!DOCTYPE a SYSTEM 'b'><resources>\n&c;</resources>": "line 2: the entity &c; is unknown",
+    "<project/>": "it is no file of strings of Android: <resources>",
+    "const a = 1;": "line 1: syntax error",
+}
+
+
+@pytest.mark.parametrize("text", BAD)
+def test_a_file_that_cannot_be_read_is_an_error(text: str) -> None:
+    with pytest.raises(ValueError, match=BAD[text]):
+        ANDROID.parse(text)
