@@ -2,6 +2,7 @@
 
 import re
 from copy import deepcopy
+from dataclasses import replace
 from functools import partial
 
 from nmt.documents.markup import Part
@@ -59,14 +60,20 @@ def segments_of(node: XmlNode) -> dict[str, XmlNode]:
 
 def segment_pairs(segmented: XmlNode, target: XmlNode, is_new: bool) -> list[tuple[XmlNode, XmlNode]]:
     """Return pairs of an empty segment and its source. If a new target has no empty segments, return all pairs."""
-    sources, done = segments_of(segmented), segments_of(target)
-    if sources.keys() - done.keys():
-        # The target lacks segments. Write it as the source is, with the segments that it has.
-        open_tag(target)
+    sources, segments = segments_of(segmented), segments_of(target)
+    # 1. Add the segments that the target lacks.
+    open_tag(target)
+    if not segments:
         target.children = deepcopy(segmented.children)
-        for identifier, segment in segments_of(target).items():
-            segment.children = done[identifier].children if identifier in done else []
-    pairs = [(segment, sources[key]) for key, segment in segments_of(target).items() if key in sources]
+        segments = segments_of(target)
+        for segment in segments.values():
+            segment.children = []
+    for identifier in [key for key in sources if key not in segments]:
+        segments[identifier] = replace(sources[identifier], children=[])
+        target.children += [XmlNode(opening=" "), segments[identifier]]
+
+    # 2. Pair them with their sources.
+    pairs = [(segment, sources[identifier]) for identifier, segment in segments.items() if identifier in sources]
     empty = [pair for pair in pairs if is_empty(pair[0])]
     return pairs if is_new and not empty else empty
 

@@ -17,7 +17,7 @@ ACCESS_KEY = r"((?<!&)(?<![A-Z](?=&[A-Z]))&(?=\w)(?!\w+[;=]))"
 RESX_OTHER = re.compile(r"""\s(?:type\s*=\s*["'](?!System\.String\b)|mimetype\s*=|name\s*=\s*["'](?:>>|&gt;))""")
 DEVICES = "iphone|ipad|ipod|mac|applewatch|appletv|applevision"
 TEXT_KEY = re.compile(rf"NSStringLocalizedFormatKey|zero|one|two|few|many|other|\d+|{DEVICES}")
-ANDROID_REFERENCE = re.compile(r"\s*[@?](?:\+?[\w.]+:)?(?:[\w.]+/)?[\w.]+\s*")
+ANDROID_REFERENCE = re.compile(r"[@?][\w.+:/]+")  # such as @string/ok and ?attr/name
 # What is outside of the translation at the start of a text, and at its end in reverse order.
 ANDROID_START = re.compile(r'(?:\s|"|\\n|\\u0020)*')
 ANDROID_END = re.compile(r'(?:\s|"(?!\\)|n\\(?!\\)|0200u\\(?!\\))*')
@@ -44,7 +44,7 @@ def android_pairs(resource: XmlNode) -> Pairs:
     if resource.local_name != "string":
         texts = [child for child in resource.children if child.name == "item"]
     for text in texts:
-        if not text.children or ANDROID_REFERENCE.fullmatch(text.content):
+        if not text.children or ANDROID_REFERENCE.fullmatch(text.content.strip()):
             continue
         first, last = text.children[0], text.children[-1]
         start = ANDROID_START.match(first.opening)[0]  # type: ignore[index]

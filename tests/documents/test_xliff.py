@@ -110,7 +110,7 @@ SEGMENTED_TARGETS = {
     "<target/>": "<target>1=A. 2=B.</target>",
     "<target>1= 2=</target>": "<target>1=A. 2=B.</target>",
     "<target>2=c. 1=</target>": "<target>2=c. 1=A.</target>",
-    "<target>2=c.</target>": "<target>1=A. 2=c.</target>",
+    "<target>c 2=c.</target>": "<target>c 2=c. 1=A.</target>",
     "<target>1=c. 2=d.</target>": "<target>1=c. 2=d.</target>",
     "<target state='new'>1=a. 2=b.</target>": "<target state='needs-review-translation'>1=A. 2=B.</target>",
     "<target>c.</target>": "<target>c.</target>",
