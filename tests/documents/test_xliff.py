@@ -81,8 +81,10 @@ def test_a_target_is_written_if_it_is_empty_or_new(target: str, version: str) ->
 
 
 def test_the_state_of_a_segment_in_version_2_says_that_it_is_translated() -> None:
-    written = echoed(file_of("<segment state='initial'><source>a</source></segment>"), XLIFF)
-    assert written == file_of("<segment state='translated'><source>a</source><target>A</target></segment>")
+    source = "<segment state='initial'><source>a</source></segment>"
+    expected = "<segment state='translated'><source>a</source><target>A</target></segment>"
+    written = echoed(file_of(source), XLIFF)
+    assert written == file_of(expected)
 
 
 def test_an_approved_unit_stays() -> None:
@@ -90,20 +92,21 @@ def test_an_approved_unit_stays() -> None:
     assert echoed(text, XLIFF) == text
 
 
-@pytest.mark.parametrize(("inner", "target"), [("yes", "<target>A</target>"), ("no", "")])
-def test_the_nearest_element_says_whether_a_unit_is_translated(inner: str, target: str) -> None:
-    outer = {"yes": "no", "no": "yes"}[inner]
-    unit = (
-        f"<group translate='{outer}'><unit translate='{inner}'><segment><source>a</source>{{}}</segment></unit></group>"
-    )
-    assert echoed(file_of(unit.format("")), XLIFF) == file_of(unit.format(target))
+# Units in elements that say whether they are translated. The nearest one counts.
+NEAREST = {
+    "<group translate='yes'><unit translate='no'><segment><source>a</source></segment></unit></group>": "",
+    "<group translate='no'><unit translate='yes'><segment><source>a</source></segment></unit></group>": "A",
+    "<group translate='no'><unit><segment><source>a</source></segment></unit></group>": "",
+}
 
 
-def segment(number: int, text: str) -> str:
-    return f"<mrk mtype='seg' mid='{number}'>{text}</mrk>"
+@pytest.mark.parametrize("unit", NEAREST)
+def test_the_nearest_element_says_whether_a_unit_is_translated(unit: str) -> None:
+    written = echoed(file_of(unit), XLIFF)
+    targets = re.findall("<target>(.*)</target>", written)
+    assert "".join(targets) == NEAREST[unit]
 
 
-SEGMENTED = f"<source>a. b.</source><seg-source>{segment(1, 'a.')} {segment(2, 'b.')}</seg-source>"
 # The target of a unit with two segments, and what becomes of it. `1=` is the first segment without text.
 SEGMENTED_TARGETS = {
     "": "<target>1=A. 2=B.</target>",
@@ -117,14 +120,16 @@ SEGMENTED_TARGETS = {
 }
 
 
+def segmented(target: str) -> str:
+    unit = f"<trans-unit><source>a. b.</source><seg-source>1=a. 2=b.</seg-source>{target}</trans-unit>"
+    unit = re.sub(r"([12])=([\w.]*)", r"<mrk mtype='seg' mid='\1'>\2</mrk>", unit)
+    return file_of(unit, "1.2")
+
+
 @pytest.mark.parametrize("target", SEGMENTED_TARGETS)
 def test_segments_without_text_are_filled(target: str) -> None:
-    def unit(target: str) -> str:
-        for number in (1, 2):
-            target = re.sub(rf"{number}=([\w.]*)", segment(number, r"\1"), target)
-        return file_of(f"<trans-unit>{SEGMENTED}{target}</trans-unit>", "1.2")
-
-    assert echoed(unit(target), XLIFF) == unit(SEGMENTED_TARGETS[target])
+    written = echoed(segmented(target), XLIFF)
+    assert written == segmented(SEGMENTED_TARGETS[target])
 
 
 def test_a_segment_with_a_prefix_gets_a_target_with_this_prefix() -> None:
@@ -158,31 +163,29 @@ def test_a_damaged_file_is_an_error(source: str) -> None:
 # --- TMX --------------------------------------------------------------------------------------------------
 
 TMX = Format(partial(parse_tmx, source="de", target="en"), escape_html)
+MEMORY = '<!DOCTYPE tmx SYSTEM "a"><tmx version="1.4"><header srclang="de"/><body><tu>{}</tu></body></tmx>'
+# Units of a memory, in two rows each: the unit, and what becomes of it.
+MEMORIES = """
+<tuv xml:lang="de-AT"><seg>a <bpt i="1">&lt;b></bpt>b<ept i="1">&lt;/b></ept></seg></tuv>
+<tuv xml:lang="de-AT"><seg>a <bpt i="1">&lt;b></bpt>b<ept i="1">&lt;/b></ept></seg></tuv>\
+<tuv xml:lang="en" creationid="nmt"><seg>A <bpt i="1">&lt;b></bpt>B<ept i="1">&lt;/b></ept></seg></tuv>
+
+<tuv lang="DE"><seg>a <hi>b</hi></seg></tuv><tuv lang="EN-US"><seg/></tuv>
+<tuv lang="DE"><seg>a <hi>b</hi></seg></tuv><tuv lang="EN-US"><seg>A <hi>B</hi></seg></tuv>
+
+<tuv xml:lang="de"><seg>a</seg></tuv><tuv xml:lang="en"><seg>b</seg></tuv>
+<tuv xml:lang="de"><seg>a</seg></tuv><tuv xml:lang="en"><seg>b</seg></tuv>
+"""
 
 
-def memory_of(unit: str) -> str:
-    return (
-        f'<!DOCTYPE tmx SYSTEM "tmx14.dtd"><tmx version="1.4"><header srclang="de"/><body><tu>{unit}</tu></body></tmx>'
-    )
-
-
-def text_in(language: str, text: str, attributes: str = "") -> str:
-    return f'<tuv xml:lang="{language}"{attributes}><seg>{text}</seg></tuv>'
-
-
-def test_a_unit_of_a_memory_gets_a_text_in_the_target_language() -> None:
-    unit = text_in("de-AT", 'a <bpt i="1">&lt;b></bpt>b<ept i="1">&lt;/b></ept> <hi>c</hi>') + text_in("fr", "d")
-    new = text_in("en", 'A <bpt i="1">&lt;b></bpt>B<ept i="1">&lt;/b></ept> <hi>C</hi>', ' creationid="nmt"')
-    assert echoed(memory_of(unit), TMX) == memory_of(unit.replace("</tuv>", f"</tuv>{new}", 1))
-
-
-def test_a_text_of_a_memory_stays_unless_it_is_empty() -> None:
-    source = text_in("de", "a")
-    assert echoed(memory_of(source + text_in("EN-US", "")), TMX) == memory_of(source + text_in("EN-US", "A"))
-    finished = memory_of(source + text_in("EN-US", "b"))
-    assert echoed(finished, TMX) == finished
+@pytest.mark.parametrize("case", rows_of(MEMORIES, "\n\n"))
+def test_a_unit_of_a_memory_gets_a_text_in_the_target_language(case: str) -> None:
+    source, expected = case.strip().split("\n")
+    written = echoed(MEMORY.format(source), TMX)
+    assert written == MEMORY.format(expected)
 
 
 def test_a_memory_of_other_languages_is_an_error() -> None:
+    memory = MEMORY.format('<tuv xml:lang="fr"/><tuv xml:lang="it"/>')
     with pytest.raises(ValueError, match="it has no texts in de, but in fr, it"):
-        TMX.parse(memory_of(text_in("fr", "a") + text_in("it", "b")))
+        TMX.parse(memory)

@@ -9,7 +9,7 @@ from echo import echoed
 from nmt.documents.markup import Format
 from nmt.documents.xml_strings import ANDROID, QT, RESX, STRINGSDICT
 
-# Two rows for each kind of content of Android: a resource, and what becomes of it.
+# Two rows for each kind of content of Android: a resource, and what becomes of it. A bar is a line break.
 RESOURCES = r"""
 <string name="a">it\'s \"b\"\nc \u0064 \\ \@</string>
 <string name="a">IT\'S \"B\"\nC D \\ @</string>
@@ -52,19 +52,27 @@ def android_file(resource: str) -> str:
 
 @pytest.mark.parametrize("case", rows_of(RESOURCES, "\n\n"))
 def test_strings_of_android_are_translated_in_place(case: str) -> None:
-    source, expected = case.strip().split("\n")  # a bar is a line break
-    assert echoed(android_file(source.replace("|", "\n")), ANDROID) == android_file(expected)
+    source, expected = case.strip().split("\n")
+    source = source.replace("|", "\n")
+    written = echoed(android_file(source), ANDROID)
+    assert written == android_file(expected)
 
 
 @pytest.mark.parametrize("resource", rows_of(KEPT))
 def test_references_and_other_resources_of_android_stay(resource: str) -> None:
-    assert echoed(android_file(resource), ANDROID) == android_file(resource)
+    text = android_file(resource)
+    assert echoed(text, ANDROID) == text
+
+
+def test_two_escapes_can_be_one_character() -> None:
+    written = echoed(android_file(r"<string>a \ud83d\ude00</string>"), ANDROID)
+    assert written == android_file("<string>A 😀</string>")
 
 
 def test_half_of_a_character_is_an_error() -> None:
-    assert echoed(android_file(r"<string>a \ud83d\ude00</string>"), ANDROID) == android_file("<string>A 😀</string>")
+    text = android_file(r"<string>a \ud83d</string>")
     with pytest.raises(ValueError, match="unexpected end of data"):
-        ANDROID.parse(android_file(r"<string>a \ud83d</string>"))
+        ANDROID.parse(text)
 
 
 # Two rows for each kind of a message of Qt Linguist: the message, and what becomes of it.
@@ -102,7 +110,8 @@ MESSAGES = """
 def test_unfinished_messages_of_qt_get_a_translation(case: str) -> None:
     source, expected = case.strip().split("\n")
     file = '<!DOCTYPE TS>\n<TS version="2.1"><context><name>a</name><message>{}</message></context></TS>'
-    assert echoed(file.format(source), QT) == file.format(expected)
+    written = echoed(file.format(source), QT)
+    assert written == file.format(expected)
 
 
 # Other files. What is translated is in brackets here.
@@ -124,4 +133,6 @@ STRINGSDICT_FILE = """<!DOCTYPE plist PUBLIC "-//Apple//DTD PLIST 1.0//EN" "http
 @pytest.mark.parametrize(("text", "markup"), [(RESX_FILE, RESX), (STRINGSDICT_FILE, STRINGSDICT)])
 def test_texts_are_translated_and_all_else_stays(text: str, markup: Format) -> None:
     expected = re.sub(r"\[(.*?)\]", lambda match: match[1].upper(), text)
-    assert echoed(re.sub(r"[\[\]]", "", text), markup) == expected
+    source = re.sub(r"[\[\]]", "", text)
+    written = echoed(source, markup)
+    assert written == expected

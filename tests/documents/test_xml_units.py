@@ -10,7 +10,9 @@ RESOURCES = "<resources><string name='a'>b</string></resources>"
 
 @pytest.mark.parametrize("document_type", ["<!DOCTYPE resources>", '<!DOCTYPE a SYSTEM "file:///etc/passwd?b>c">'])
 def test_a_document_type_without_declarations_is_copied(document_type: str) -> None:
-    assert echoed(document_type + RESOURCES, ANDROID) == document_type + RESOURCES.replace(">b<", ">B<")
+    written = echoed(document_type + RESOURCES, ANDROID)
+    expected = RESOURCES.replace(">b<", ">B<")
+    assert written == document_type + expected
 
 
 # Damaged files, and what is said about them.
