@@ -1,7 +1,8 @@
 """Readers and writers of documents and of text with markup."""
 
 _SUFFIXES = """
-.csv .docx .htm .html .json .md .po .pptx .resx .srt .stringsdict .tmx .ts .txt .vtt .xlf .xliff .xml
+.arb .csv .docx .ftl .htm .html .json .md .po .pptx .properties .resx .srt .strings .stringsdict .tmx .ts .tsv .txt .vtt
+.xcstrings .xlf .xliff .xml
 """
 SUFFIXES = tuple(_SUFFIXES.split())
 ZIPPED = (".docx", ".pptx")  # suffixes of formats that are ZIP archives of XML files
