@@ -1,7 +1,9 @@
-"""XML formats: document types, and files of another format."""
+"""XML formats: document types, encodings, and files of another format."""
+
+from pathlib import Path
 
 import pytest
-from echo import echoed
+from echo import echo_file, echoed
 
 from nmt.documents.xml_strings import ANDROID
 
@@ -13,6 +15,14 @@ def test_a_document_type_without_declarations_is_copied(document_type: str) -> N
     written = echoed(document_type + RESOURCES, ANDROID)
     expected = RESOURCES.replace(">b<", ">B<")
     assert written == document_type + expected
+
+
+def test_a_file_in_utf_16_stays_in_utf_16(tmp_path: Path) -> None:
+    source, output = tmp_path / "a.xml", tmp_path / "new.xml"
+    text = f'<?xml version="1.0" encoding="UTF-16"?>{RESOURCES}'
+    source.write_text(text, encoding="utf-16")
+    echo_file(source, output, str.upper)
+    assert output.read_text(encoding="utf-16") == text.replace(">b<", ">B<")
 
 
 # Damaged files, and what is said about them.
