@@ -31,19 +31,20 @@ def xliff_pairs(unit: XmlNode) -> Pairs:
         target = XmlNode(name, f"<{name}/>")
         unit.children.insert(unit.children.index(segmented) + 1, target)
 
-    # 2. Pair the segments of the source with those of the target.
+    # 2. Choose the pairs without a translation. In a new target, these are all pairs if none is empty.
     is_new = UNFINISHED.search(unit.opening + target.opening) is not None
-    is_open = is_new or is_empty(target)
-    pairs = [(target, source)] if is_open else []
-    if segments_of(segmented) and (is_open or segments_of(target)):
-        pairs = segment_pairs(segmented, target, is_new)
+    pairs = [(target, source)]
+    if segments_of(segmented) and (is_new or is_empty(target) or segments_of(target)):
+        pairs = segment_pairs(segmented, target)
+    empty = [pair for pair in pairs if is_empty(pair[0])]
+    if not empty and not is_new:
+        return
 
     # 3. A new translation is to be reviewed. Only a state that the file declares is replaced.
     state = "needs-review-translation" if unit.local_name == "trans-unit" else "translated"
     for node in (unit, target):
-        if pairs:
-            node.opening = UNFINISHED.sub(rf"\g<1>{state}", node.opening)
-    yield from pairs
+        node.opening = UNFINISHED.sub(rf"\g<1>{state}", node.opening)
+    yield from empty or pairs
 
 
 def segments_of(node: XmlNode) -> dict[str, XmlNode]:
@@ -58,24 +59,20 @@ def segments_of(node: XmlNode) -> dict[str, XmlNode]:
     return segments
 
 
-def segment_pairs(segmented: XmlNode, target: XmlNode, is_new: bool) -> list[tuple[XmlNode, XmlNode]]:
-    """Return pairs of an empty segment and its source. If a new target has no empty segments, return all pairs."""
+def segment_pairs(segmented: XmlNode, target: XmlNode) -> list[tuple[XmlNode, XmlNode]]:
+    """Return pairs of a segment of the target and its source. Segments that the target lacks are added."""
     sources, segments = segments_of(segmented), segments_of(target)
-    # 1. Add the segments that the target lacks.
     open_tag(target)
     if not segments:
         target.children = deepcopy(segmented.children)
         segments = segments_of(target)
         for segment in segments.values():
             segment.children = []
-    for identifier in [key for key in sources if key not in segments]:
-        segments[identifier] = replace(sources[identifier], children=[])
-        target.children += [XmlNode(opening=" "), segments[identifier]]
-
-    # 2. Pair them with their sources.
-    pairs = [(segment, sources[identifier]) for identifier, segment in segments.items() if identifier in sources]
-    empty = [pair for pair in pairs if is_empty(pair[0])]
-    return pairs if is_new and not empty else empty
+    for identifier, source in sources.items():
+        if identifier not in segments:
+            segments[identifier] = replace(source, children=[])
+            target.children += [XmlNode(opening=" "), segments[identifier]]
+    return [(segments[identifier], source) for identifier, source in sources.items()]
 
 
 def tmx_pairs(unit: XmlNode, source: str, target: str) -> Pairs:
@@ -87,13 +84,13 @@ def tmx_pairs(unit: XmlNode, source: str, target: str) -> Pairs:
     for child in unit.children:
         if language := LANGUAGE.match(child.opening):
             versions.setdefault(base_language(language[1]), child)
-    version, translation = versions.get(base_language(source)), versions.get(base_language(target))
+    version = versions.get(base_language(source))
+    translation = versions.get(base_language(target))
     if version is None:
         return
     if translation is None:
-        translation = XmlNode(
-            "tuv", f'<tuv xml:lang="{target}" creationid="nmt">', [XmlNode("seg", "<seg/>")], "</tuv>"
-        )
+        opening = f'<tuv xml:lang="{target}" creationid="nmt">'
+        translation = XmlNode("tuv", opening, [XmlNode("seg", "<seg/>")], "</tuv>")
         unit.children.insert(unit.children.index(version) + 1, translation)
     new, old = child_named(translation, "seg"), child_named(version, "seg")
     if new and old and is_empty(new):
