@@ -18,6 +18,7 @@ from nmt.documents.resources import FLUENT, PROPERTIES, STRINGS
 from nmt.documents.subtitles import SRT, VTT
 from nmt.documents.tables import JSON, PO
 from nmt.documents.xliff import XLIFF
+from nmt.documents.xml_strings import ANDROID, QT, RESX, STRINGSDICT
 from nmt.errors import InputError
 from nmt.files import check_deflated
 
@@ -136,10 +137,14 @@ FORMATS = {
     ".po": [PO],
     ".pptx": OOXML,
     ".properties": [PROPERTIES],
+    ".resx": [RESX],
     ".srt": [SRT],
     ".strings": [STRINGS],
+    ".stringsdict": [STRINGSDICT],
+    ".ts": [QT],
     ".txt": [Format(parse_lines, str)],
     ".vtt": [VTT],
     ".xlf": [XLIFF],
     ".xliff": [XLIFF],
+    ".xml": [ANDROID],
 }

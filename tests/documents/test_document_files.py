@@ -271,6 +271,13 @@ def test_a_folder_is_translated_but_for_bad_documents(tmp_path: Path, caplog: py
     assert (output / "b" / "c.txt").read_text() == "DA"
 
 
+def test_in_a_folder_files_that_only_have_the_suffix_of_a_document_are_left_out(tmp_path: Path) -> None:
+    source, output = folder_of(tmp_path / "a", "code.ts", "layout.xml"), tmp_path / "new"
+    (source / "strings.xml").write_text("<resources><string>da</string></resources>")
+    assert echo_file(source, output) == ["da"]
+    assert [path.name for path in output.iterdir()] == ["strings.xml"]
+
+
 def test_with_resume_newer_translations_are_kept(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO")
     source, output = folder_of(tmp_path / "a", "c.txt", "b/d.txt"), tmp_path / "new"
@@ -326,6 +333,23 @@ def test_a_translation_memory_is_written(translator: Translator, tmp_path: Path)
     expected = [source, *translator.translate([source])]
     assert [segment.text for segment in segments] == expected
     assert 'srclang="zh"' in memory
+
+
+def test_a_translation_memory_is_translated_into_the_language_of_the_model(
+    translator: Translator, tmp_path: Path
+) -> None:
+    source, output = tmp_path / "a.tmx", tmp_path / "new.tmx"
+    source.write_text(f'<tmx><tu><tuv xml:lang="zh-CN"><seg>{SOURCE[0]}</seg></tuv></tu></tmx>')
+    documents.translate_file(translator, source, output, watch=unwatched)
+    assert f'<tuv xml:lang="en" creationid="nmt"><seg>{TARGET[0]}</seg></tuv>' in output.read_text()
+
+
+@mock.patch.object(documents, "language", lambda _data, side: "zh" if side == "source" else "")
+def test_a_translation_memory_needs_the_languages_of_the_model(translator: Translator, tmp_path: Path) -> None:
+    source = tmp_path / "a.tmx"
+    source.write_text("<tmx/>")
+    with pytest.raises(InputError, match="the model does not name its languages"):
+        documents.translate_file(translator, source, tmp_path / "new.tmx", watch=unwatched)
 
 
 def test_samples_and_messages_of_plain_text_are_those_of_its_lines(
