@@ -195,7 +195,8 @@ def test_columns_of_plain_text_are_separate(tmp_path: Path, space: str) -> None:
     source, output = tmp_path / "a.txt", tmp_path / "b.txt"
     source.write_bytes(f"{space}ein Hund{space}da".encode())
     assert echo_file(source, output) == ["ein Hund", "da"]
-    assert output.read_bytes() == f"{space}EIN HUND{space}DA".encode()
+    result = output.read_bytes()
+    assert result == f"{space}EIN HUND{space}DA".encode()
 
 
 BYTES = {  # of a file before and after
@@ -268,7 +269,8 @@ def test_a_folder_is_translated_but_for_bad_documents(tmp_path: Path, caplog: py
     with pytest.raises(NmtError, match="1 of 2 documents could not be translated"):
         echo_file(source, output)
     assert "; --column NAME" in caplog.text
-    assert (output / "b" / "c.txt").read_text() == "DA"
+    result = (output / "b" / "c.txt").read_text()
+    assert result == "DA"
 
 
 def test_in_a_folder_files_that_only_have_the_suffix_of_a_document_are_left_out(tmp_path: Path) -> None:

@@ -22,7 +22,8 @@ def test_a_file_in_utf_16_stays_in_utf_16(tmp_path: Path) -> None:
     text = f'<?xml version="1.0" encoding="UTF-16"?>{RESOURCES}'
     source.write_text(text, encoding="utf-16")
     echo_file(source, output, str.upper)
-    assert output.read_text(encoding="utf-16") == text.replace(">b<", ">B<")
+    result = output.read_text(encoding="utf-16")
+    assert result == text.replace(">b<", ">B<")
 
 
 # Damaged files, and what is said about them.
