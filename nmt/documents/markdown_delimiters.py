@@ -7,6 +7,8 @@ marked until the translation is known.
 
 import regex
 
+from nmt.text.words import CJK_CLAUSE_MARKS, END_MARKS
+
 OPENED, CLOSED, LABEL = "\ufdd0", "\ufdd1", "\ufdd2"  # Unicode keeps these three for use inside of programs
 MARKS = str.maketrans("", "", OPENED + CLOSED)
 REFERENCE = regex.compile(rf"(\](?:\[\])?+){LABEL}([^{LABEL}]*){LABEL}")
@@ -16,7 +18,7 @@ _LETTER = r"[^\s\p{P}\p{S}]"
 EMPTY = regex.compile(rf"{OPENED}([*_~]+)\1{CLOSED}")
 IN_WORD = regex.compile(rf"{_LETTER}{OPENED}_|_{CLOSED}{_LETTER}")
 UNDERSCORES = regex.compile(rf"(?<={OPENED})_+|_+(?={CLOSED})")
-SENTENCE_END = regex.compile(rf"([。，、？！；：…,.!?:]++)({_CLOSERS})(?={_LETTER})")
+SENTENCE_END = regex.compile(rf"([{END_MARKS}{CJK_CLAUSE_MARKS},:]++)({_CLOSERS})(?={_LETTER})")
 UNCLOSED = regex.compile(rf"(?<=(?![*_~])[\p{{P}}\p{{S}}]){_CLOSERS}(?={_LETTER})|{CLOSED}(?={OPENED})")
 UNOPENED = regex.compile(rf"(?<=[^\s\p{{P}}\p{{S}}{CLOSED}])(?={_OPENERS}[\p{{P}}\p{{S}}])")
 

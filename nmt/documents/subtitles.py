@@ -15,7 +15,7 @@ from nmt.documents.html import Construct, ConstructKind, escape_html, parse_cons
 from nmt.documents.markup import Format, Part, Replacement, has_segment, parts_of_text
 from nmt.documents.tables import line_number
 from nmt.text.sentences import sentence_spans
-from nmt.text.words import SYLLABLE, UNSPACED_CHARACTER, UNSPACED_SCRIPTS
+from nmt.text.words import END_MARKS, SYLLABLE, UNSPACED_CHARACTER, UNSPACED_SCRIPTS, WIDE_CHARACTER
 
 LINE_START = r"(?<![^\r\n])(?<!\r(?=\n))"
 EOL = r"(?:\r\n?+|\n)"
@@ -37,7 +37,9 @@ GAP = regex.compile(
     | (?<!\s)(?=[^\S\r\n]*+(?:\r\n?+|\n)[^\S\r\n]*+[\r\n])\s++
     | (?<!\s)(?=[^\S\r\n]*+[\r\n])(?<=[♪♫♬](?:</[^<>]*>)*)\s++
     | (?<!\s)(?=[^\S\r\n]*+[\r\n])\s++(?=(?:</?(?!v)[^<>]*>|\{[^{}\r\n]*\})*+(?:[-–—♪♫♬]|<v[\s.]))
-    | (?=[ \t])(?<=[.!?…。！？]['"”’»)]?(?:</[^<>]*>)?)[ \t]++(?=(?:<[^/<>]*>)*+[-–—])
+    | (?=[ \t])(?<=["""
+    + END_MARKS
+    + r"""]['"”’»)]?(?:</[^<>]*>)?)[ \t]++(?=(?:<[^/<>]*>)*+[-–—])
     | (?<=\S)[ \t]*+(?=<v[\s.]))
     | (?<!\s)(?=[^\S\r\n]*+[\r\n])\s++""",
     regex.VERBOSE,
@@ -61,7 +63,7 @@ UNBROKEN = regex.compile(
     rf"\s*(?:<[^<>]*>)*(?:{SYLLABLE}(?:(?![<&])[^\w\s])*|(?:[^\s<{UNSPACED_SCRIPTS}]|</[^<>]*>)+|<|)"
 )
 ANY_TAG = regex.compile(r"<[^<>]*>|\{\\[^{}\r\n]*\}")
-WIDE = regex.compile(r"[\p{East_Asian_Width=W}\p{East_Asian_Width=F}]")
+WIDE = regex.compile(WIDE_CHARACTER)
 # Maximum width of a translation on one line, in characters, and if most of them are full-width. Broadcasters usually
 # allow these. A wider line of the source raises the maximum.
 MAX_LINE, MAX_WIDE_LINE = 42, 16

@@ -29,6 +29,10 @@ SPACE = r"\s፡"
 LETTER = r"[^\W\d_]"  # a letter or a combining mark
 UNSPACED_CHARACTER = f"[{UNSPACED_SCRIPTS}]"
 UNSPACED_MARK = "。"  # a mark after which no space is written
+WIDE_CHARACTER = r"[\p{East_Asian_Width=W}\p{East_Asian_Width=F}]"
+# The contents of character classes: marks at the ends of sentences, and at the ends of clauses in Chinese and Japanese.
+END_MARKS = r"\p{SB=ATerm}\p{SB=STerm}…"
+CJK_CLAUSE_MARKS = "，、；："
 RIGHT_TO_LEFT_LETTER = r"(?=\w)[\p{Bidi_Class=R}\p{Bidi_Class=AL}]"  # of Hebrew, Arabic ...
 SPACED_LETTER = rf"[^\W\d_{UNSPACED_SCRIPTS}]"
 WORD_CHARACTER = rf"[^\W{UNSPACED_SCRIPTS}]"  # a letter, mark, digit or underscore of a script with spaces
