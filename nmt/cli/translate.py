@@ -40,7 +40,7 @@ class LineOptions:
 
 
 def check_arguments(
-    source: Source, output: Path | None, line_options: LineOptions, *, resume: bool, columns: str, bilingual: bool
+    source: Source, output: Path | None, line_options: LineOptions, *, resume: bool, has_columns: bool, bilingual: bool
 ) -> None:
     """Raise InputError if the arguments do not fit together."""
     markup = line_options.format
@@ -64,7 +64,7 @@ def check_arguments(
     # 3. The options of documents.
     if bilingual and source.kind != "document":
         raise InputError("--bilingual is for a document", hint="nmt translate FILE.docx -o FILE.tmx --bilingual")
-    if columns and source.kind != "folder" and source.suffix not in (".csv", ".tsv"):
+    if has_columns and source.kind != "folder" and source.suffix not in (".csv", ".tsv"):
         message = "--column and --into are for a .csv or .tsv file"
         raise InputError(message, hint="nmt translate FILE.csv --column NAME -o NEW.csv")
     # 4. --resume.
@@ -142,7 +142,8 @@ def translate(
         min_confidence=min_confidence,
         stream=stream,
     )
-    check_arguments(source, output, line_options, resume=resume, columns=column + into, bilingual=bilingual)
+    has_columns = bool(column or into)
+    check_arguments(source, output, line_options, resume=resume, has_columns=has_columns, bilingual=bilingual)
     if protect:
         from nmt.text.placeholders import patterns_of  # imported here, because this takes 15 ms
 

@@ -37,7 +37,10 @@ def close_emphasis(text: str) -> str:
 
 
 def link_end(text: str, end: str) -> str:
-    """Return the end of a link with its text as label if it has neither an address nor a label."""
+    """Return `end`, the source of a link after its text.
+
+    If the link has neither an address nor a label, as in `[book]`, append its text as a marked label.
+    """
     if end not in ("]", "][]"):
         return end.replace("\n", " ")
     label = " ".join(text.split())

@@ -82,7 +82,7 @@ def markdown_it() -> Any:
     parser.block.ruler.before("table", "indented", read_indented, ends_blocks)
     parser.inline.ruler.at("text", read_construct)
     parser.helpers = SimpleNamespace(**{**vars(parser.helpers), "parseLinkDestination": link_address})
-    parser.validateLink = lambda _: True  # all addresses are copied
+    parser.validateLink = lambda _: True  # accept every address, because addresses stay unchanged
     names = parser.get_active_rules()["inline"]
     for name, rule in zip(names, parser.inline.ruler.getRules(""), strict=True):
         parser.inline.ruler.at(name, with_span(rule))
@@ -126,7 +126,7 @@ def read_construct(state: Any, silent: bool) -> bool:
     The type of the token of a copied construct is the name of its group in `CONSTRUCT`.
     """
     match = CONSTRUCT.match(state.src, state.pos, state.posMax)
-    # In `silent` mode, the parser looks for the end of a link, and counts brackets.
+    # In `silent` mode, the parser counts brackets to find the end of a link. So do not consume brackets.
     if not match or (silent and match[0][0] == "["):
         return False
     end = match.end()

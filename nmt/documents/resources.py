@@ -12,7 +12,7 @@ from typing import Any
 
 from nmt.documents.html import Parser
 from nmt.documents.markup import Format, Part, Replacement, has_segment, parts_of_text
-from nmt.documents.tables import TAG_START, line_number, parts_of_string, read_string
+from nmt.documents.tables import TAG_START, join_surrogates, line_number, parts_of_string, read_string
 from nmt.errors import InputError
 
 PROPERTY = re.compile(
@@ -84,9 +84,7 @@ def unescaped(value: str) -> str:
         name = escape["name"] or ""  # empty for a line end, which is left out
         return NAMED.get(name, name)
 
-    # Two numbers may be the halves of one character.
-    utf_16 = ESCAPE.sub(character, value).encode("utf-16", "surrogatepass")
-    return utf_16.decode("utf-16")
+    return join_surrogates(ESCAPE.sub(character, value))
 
 
 def escape_property(text: str) -> str:

@@ -29,8 +29,8 @@ DAMAGED_TIMES = regex.compile(
 )
 VTT_START = regex.compile(r"\ufeff?WEBVTT(?!\S)")
 EMPTY_LINE = regex.compile(LINE_START + EOL)
-# White space between two texts (`separator`), or between two lines. Blank lines separate texts, and so does the start
-# of a line that begins with a dash, a note of music or a voice. A dash after a sentence is another speaker on the line.
+# White space between two texts (`separator`), or between two lines of one text. A new text begins after blank lines, at
+# a line that begins with a dash, a music note or a voice tag, and at a dash after a sentence (another speaker).
 GAP = regex.compile(
     r"""(?P<separator>\A\s++
     | (?<!\s)\s++\Z

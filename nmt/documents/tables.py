@@ -15,7 +15,9 @@ from nmt.errors import InputError
 from nmt.text.spans import Span
 
 # A text that is copied: a URL, or a message with branches such as {n, plural, one {# day} other {# days}}.
-ADDRESS_OR_BRANCHES = re.compile(r"\s*\w+://\S+\s*|.*\{\s*\w+\s*,\s*(?:plural|select|selectordinal)\s*,.*", re.DOTALL)
+_BRANCHES = r"\{\s*\w+\s*,\s*(?:plural|select|selectordinal)\s*,"
+BRANCHES = re.compile(_BRANCHES)
+ADDRESS_OR_BRANCHES = re.compile(rf"\s*\w+://\S+\s*|.*{_BRANCHES}.*", re.DOTALL)
 SEPARATOR = re.compile(r"sep=(.)(?:\r\n?|\n)")  # the first line of some CSV files
 JSON_TOKEN = re.compile(r'(?P<string>"(?:[^"\\]|\\.)*+")(?P<colon>\s*:)?|[\[\]{}]')
 EXTENSION_KEYS = {"message", "description", "placeholders", "hash", "key"}  # of one message of a browser extension
@@ -133,7 +135,7 @@ def tsv_field(text: str) -> str:
 
 
 def field_text(field: re.Match[str]) -> str:
-    """Return the text of a field. In quotes, each quote is written twice."""
+    """Return the text of a field. In a field in quotation marks, each quotation mark is doubled."""
     quoted = field["quoted"]
     return field["value"] if quoted is None else quoted.replace('""', '"')
 
@@ -178,10 +180,11 @@ def parse_json_strings(text: str) -> list[Part]:
     """
     tree = json.loads(text.removeprefix("\ufeff"))
     entries = list(tree.values()) if isinstance(tree, dict) else []
-    is_extension = all(isinstance(entry, dict) and {"message"} <= entry.keys() <= EXTENSION_KEYS for entry in entries)
+    are_messages = [isinstance(entry, dict) and {"message"} <= entry.keys() <= EXTENSION_KEYS for entry in entries]
+    is_extension = bool(entries) and all(are_messages)
 
     def is_text(path: list[str]) -> bool:
-        if entries and is_extension:
+        if is_extension:
             return path[2:] == ["message"]
         return not any(key.startswith("@") for key in path)
 
@@ -341,6 +344,14 @@ def po_text(value: str) -> str:
     """Return the text of a value, which consists of strings with escapes as in C."""
     joined = "".join(string[1:-1] for string in re.findall(PO_STRING, value))
     return PO_ESCAPE.sub(lambda escape: PO_ESCAPES.get(escape[1], escape[1]), joined)
+
+
+def join_surrogates(text: str) -> str:
+    """Replace each surrogate pair, which two escapes can stand for, by its character.
+
+    Raises UnicodeDecodeError, a ValueError, for half of a pair.
+    """
+    return text.encode("utf-16", "surrogatepass").decode("utf-16")
 
 
 def line_number(text: str, position: int) -> int:

@@ -31,7 +31,7 @@ def xliff_pairs(unit: XmlNode) -> Pairs:
         target = XmlNode(name, f"<{name}/>")
         unit.children.insert(unit.children.index(segmented) + 1, target)
 
-    # 2. Choose the pairs without a translation. In a new target, these are all pairs if none is empty.
+    # 2. Keep the pairs whose target is empty. If none is empty, but the unit is declared as new, keep all pairs.
     is_new = UNFINISHED.search(unit.opening + target.opening) is not None
     pairs = [(target, source)]
     if segments_of(segmented) and (is_new or is_empty(target) or segments_of(target)):
@@ -76,7 +76,9 @@ def segment_pairs(segmented: XmlNode, target: XmlNode) -> list[tuple[XmlNode, Xm
 
 
 def tmx_pairs(unit: XmlNode, source: str, target: str) -> Pairs:
-    """Yield the pair of an empty text in the language `target` and a text in `source`. A missing text is added.
+    """Yield the text of a unit in the language `target` if it is empty, paired with the text in `source`.
+
+    If the unit has no text in `target`, an empty one is added.
 
     Regions and scripts of languages do not count. The author of the new text is `nmt`.
     """

@@ -7,6 +7,7 @@ import re
 from itertools import pairwise
 
 from nmt.documents.html import escape_html
+from nmt.documents.tables import join_surrogates
 from nmt.documents.xml import XmlNode
 from nmt.documents.xml_units import Pairs, UnitTable, child_named, is_empty
 
@@ -68,9 +69,7 @@ def decode_android(text: str) -> str:
         name = escape["name"] or ""
         return " " if escape["space"] else {"n": "\n", "t": "\t"}.get(name, name)
 
-    # Two numbers may be the halves of one character.
-    utf_16 = ANDROID_ESCAPE.sub(character, text).encode("utf-16", "surrogatepass")
-    return utf_16.decode("utf-16")
+    return join_surrogates(ANDROID_ESCAPE.sub(character, text))
 
 
 def escape_android(text: str) -> str:

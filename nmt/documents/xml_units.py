@@ -1,4 +1,6 @@
-"""XML formats as tables of units: each format names the element with a source text, and the element that gets it.
+"""Reader of XML formats that consist of units, which are pairs of a source text and the element for its translation.
+
+A `UnitTable` says where the units of a format are.
 
 The libraries translate-toolkit and lxml are not used, because they lose elements that they do not know or rewrite tags.
 """
@@ -11,7 +13,7 @@ from typing import NamedTuple
 
 from nmt.documents.html import ConstructKind, Parser, escape_html
 from nmt.documents.markup import Format, Part, has_segment
-from nmt.documents.tables import read_string
+from nmt.documents.tables import BRANCHES, read_string
 from nmt.documents.xml import XmlNode, read_xml
 
 Pairs = Iterator[tuple[XmlNode, XmlNode]]
@@ -24,11 +26,10 @@ PAIR_KEY = re.compile(r"""\s(i|id|rid|startRef)\s*=\s*["'](?:START_|CLOSE_)?([^"
 # A line break, or a control character of Qt such as a tab.
 LINE_BREAK = re.compile(r"""<byte\b|\s(?:ctype\s*=\s*["']lb|subType\s*=\s*["']xlf:lb|id\s*=\s*["']LINE_BREAK)\b""")
 PROTECTED = re.compile(r"""\s(?:translate\s*=\s*["']no|mtype\s*=\s*["']protected)\b""")
-# Attributes of elements whose texts are translated, or stay.
+# Attributes which say that the text of an element is to be translated, or that it stays.
 TRANSLATED = re.compile(r"""\stranslat(?:e\s*=\s*["']yes|able\s*=\s*["']true)\b""")
 FINISHED = re.compile(r"""\s(?:translate\s*=\s*["']no|translatable\s*=\s*["']false|approved\s*=\s*["']yes)\b""")
 EMPTY = re.compile(rf"(?:\s|<!--.*?-->|</?(?:\w+:)?(?:{AROUND})\b[^>]*>|<!\[CDATA\[\s*\]\]>)*+", re.DOTALL)
-BRANCHES = re.compile(r"\{\s*\w+\s*,\s*(?:plural|select|selectordinal)\s*,")
 PARAGRAPH_END = r"(\s{2,}|\n|\t)"  # so all spaces are kept
 CDATA = "<![CDATA["
 
@@ -45,7 +46,7 @@ class UnitTable(NamedTuple):
     around: str = AROUND  # a regular expression of inline elements that contain text
     codes: str = r"(?!)"  # a regular expression of codes in texts, with a group if it is given
     decode: Callable[[str], str] = str  # returns the text that an element means
-    escape: Callable[[str], str] = escape_html  # the reverse of `decode`, as markup
+    escape: Callable[[str], str] = escape_html  # returns translated text as the content of an element
 
     def format(self) -> Format:
         """Return the functions that read and write this format."""
@@ -97,7 +98,7 @@ def filled(target: XmlNode, source: XmlNode, table: UnitTable) -> list[Part]:
 
 
 def open_tag(node: XmlNode) -> None:
-    """Write an empty element, such as `<target/>`, with two tags."""
+    """Give an element that is one tag, such as `<target/>`, an opening and a closing tag."""
     if not node.closing:
         node.opening = node.opening.rstrip("/> \t\r\n") + ">"
         node.closing = f"</{node.name}>"

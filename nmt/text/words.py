@@ -86,7 +86,7 @@ COMPARED_WORD = rf"\p{{Han}}\p{{M}}*+|{_COMPARED_SPACED_WORD}|\p{{Hangul}}|{_TIB
 # and brackets). Possessive quantifiers match each row of characters once, so that the time is linear.
 # A semicolon is the Greek question mark, and a colon is often typed for the Armenian full stop.
 # The Burmese comma ၊ is left out, although its class is STerm.
-_END_MARK = r"(?:(?!၊)[\p{SB=ATerm}\p{SB=STerm}…]|(?<=\p{Greek}[»\")]?)[;\u037e]|(?<=\p{Armenian}[»\")]?):)"
+_END_MARK = rf"(?:(?!၊)[{END_MARKS}]|(?<=\p{{Greek}}[»\")]?)[;\u037e]|(?<=\p{{Armenian}}[»\")]?):)"
 # Closing quotes and brackets, and invisible marks of direction. In German and Danish, « closes before a space.
 _CLOSING = r"(?:(?!\p{Ps}|„|«(?!\s|\Z))\p{SB=Close}|\p{Cf})"
 _CJK_FULL_STOP = "[。！？｡]"

@@ -160,6 +160,27 @@ def as_pairs(translator: Translator, output: Path, translations: Iterable[Transl
     yield "</body></tmx>"
 
 
+def formats_of(suffix: str, translator: Translator, title: object, column: str, into: str) -> list[Format]:
+    """Return the formats with which a document is translated; see `DocumentTranslation`.
+
+    Raises InputError if the format needs the languages of the model, and the model does not name them.
+    """
+    if suffix in (".csv", ".tsv"):
+        parse = partial(parse_csv, column=column, title=title, into=into, is_tsv=suffix == ".tsv")
+        return [Format(parse, str, protects=True)]
+    if suffix == ".xcstrings":
+        target = language(translator.config.data, "target")
+        if not target:
+            raise InputError("the model names no target language", hint="translate another format than .xcstrings")
+        return [Format(partial(parse_string_catalog, target=target), str, protects=True)]
+    if suffix == ".tmx":
+        source, target = (language(translator.config.data, side) for side in ("source", "target"))
+        if not (source and target):
+            raise InputError("the model does not name its languages", hint="translate another format than .tmx")
+        return [Format(partial(parse_tmx, source=source, target=target), escape_html, protects=True)]
+    return FORMATS[suffix]
+
+
 class DocumentTranslation:
     """The translation of a document: `translations` translates all units, then `content` returns the new document.
 
@@ -192,21 +213,7 @@ class DocumentTranslation:
         self.title = title
         self.suffix = suffix
         self.arguments = arguments
-        if suffix in (".csv", ".tsv"):
-            parse = partial(parse_csv, column=column, title=title, into=into, is_tsv=suffix == ".tsv")
-            self.formats = [Format(parse, str, protects=True)]
-        elif suffix == ".xcstrings":
-            target = language(translator.config.data, "target")
-            if not target:
-                raise InputError("the model names no target language", hint="translate another format than .xcstrings")
-            self.formats = [Format(partial(parse_string_catalog, target=target), str, protects=True)]
-        elif suffix == ".tmx":
-            source, target = (language(translator.config.data, side) for side in ("source", "target"))
-            if not (source and target):
-                raise InputError("the model does not name its languages", hint="translate another format than .tmx")
-            self.formats = [Format(partial(parse_tmx, source=source, target=target), escape_html, protects=True)]
-        else:
-            self.formats = FORMATS[suffix]
+        self.formats = formats_of(suffix, translator, title, column, into)
 
         # A document that is not an archive has one text, whose name is empty.
         self.infos: list[zipfile.ZipInfo] = []
