@@ -19,7 +19,8 @@ _BRANCHES = r"\{\s*\w+\s*,\s*(?:plural|select|selectordinal)\s*,"
 BRANCHES = re.compile(_BRANCHES)
 ADDRESS_OR_BRANCHES = re.compile(rf"\s*\w+://\S+\s*|.*{_BRANCHES}.*", re.DOTALL)
 SEPARATOR = re.compile(r"sep=(.)(?:\r\n?|\n)")  # the first line of some CSV files
-JSON_TOKEN = re.compile(r'(?P<string>"(?:[^"\\]|\\.)*+")(?P<colon>\s*:)?|[\[\]{}]')
+# In JSON, each string is closed. `\Z` keeps a search linear in other texts.
+JSON_TOKEN = re.compile(r'(?P<string>"(?:[^"\\]|\\.)*+(?:"|\Z))(?P<colon>\s*:)?|[\[\]{}]')
 EXTENSION_KEYS = {"message", "description", "placeholders", "hash", "key"}  # of one message of a browser extension
 CATALOG_STATE = re.compile(r'"state": "(\w+)"')  # of a string in a string catalog
 PO_STRING = r'"(?:[^"\\\r\n]|\\[^\r\n0-9x])*"'  # escapes of bytes by numbers are not supported

@@ -29,7 +29,7 @@ PROTECTED = re.compile(r"""\s(?:translate\s*=\s*["']no|mtype\s*=\s*["']protected
 # Attributes which say that the text of an element is to be translated, or that it stays.
 TRANSLATED = re.compile(r"""\stranslat(?:e\s*=\s*["']yes|able\s*=\s*["']true)\b""")
 FINISHED = re.compile(r"""\s(?:translate\s*=\s*["']no|translatable\s*=\s*["']false|approved\s*=\s*["']yes)\b""")
-EMPTY = re.compile(rf"(?:\s|<!--.*?-->|</?(?:\w+:)?(?:{AROUND})\b[^>]*>|<!\[CDATA\[\s*\]\]>)*+", re.DOTALL)
+EMPTY = re.compile(rf"\A(?:\s|<!--.*?-->|</?(?:\w+:)?(?:{AROUND})\b[^>]*>|<!\[CDATA\[\s*\]\]>)*+", re.DOTALL)
 PARAGRAPH_END = r"(\s{2,}|\n|\t)"  # so all spaces are kept
 CDATA = "<![CDATA["
 
