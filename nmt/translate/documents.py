@@ -18,14 +18,15 @@ from nmt.documents.files import (
     FORMATS,
     MAX_FILE_BYTES,
     MAX_TEXT_BYTES,
-    MEMBERS,
     UNPACKED,
     damages,
     decoded,
+    has_texts,
     unzipped,
     zipped,
 )
 from nmt.documents.markup import Format, Part, Segment
+from nmt.documents.ooxml import workbook_formats
 from nmt.documents.tables import parse_csv
 from nmt.errors import InputError, NmtError, OutputError, os_errors_as
 from nmt.files import atomic_writer, read_capped
@@ -123,9 +124,9 @@ def translate_file(
             for line in as_pairs(translator, output, document.translations(watch)):
                 file.write(f"{line}\n".encode())
             return
-        for _ in document.translations(watch):
-            pass  # `document` keeps the translations
+        n_texts = sum(1 for _ in document.translations(watch))  # `document` keeps the translations
         file.write(document.content())
+    log.info("%d texts of %s translated", n_texts, source)
 
 
 def as_pairs(translator: Translator, output: Path, translations: Iterable[Translation]) -> Iterator[str]:
@@ -177,8 +178,6 @@ class DocumentTranslation:
         self.title = title
         self.suffix = suffix
         self.arguments = arguments
-        csv = Format(partial(parse_csv, column=column, title=title), str)
-        self.formats = [csv] if suffix == ".csv" else FORMATS[suffix]
 
         # A document that is not an archive has one text, whose name is empty.
         self.infos: list[zipfile.ZipInfo] = []
@@ -187,12 +186,16 @@ class DocumentTranslation:
         if suffix in ZIPPED:
             with damages(title):
                 self.infos, self.members = unzipped(content, UNPACKED * max_text)
-            names = [name for name in self.members if MEMBERS.fullmatch(name)]
+            names = [name for name, member in self.members.items() if has_texts(name, member)]
         # Check the unpacked size, because a small archive can contain a huge text.
         n_bytes = sum(len(self.members[name]) for name in names)
         if n_bytes > max_text:
             raise InputError(f"{title} has {n_bytes:,} bytes of text, over {max_text:,}", hint="split it")
         self.texts = {name: decoded(title, name, self.members[name]) for name in names}
+        csv = Format(partial(parse_csv, column=column, title=title), str)
+        self.formats = [csv] if suffix == ".csv" else FORMATS[suffix]
+        if suffix == ".xlsx":
+            self.formats = workbook_formats(self.members)
 
     def translations(self, watch: Watch = lambda translations, _: translations) -> Iterator[Translation]:
         """Translate all units, and yield the translation of each unit. All translations pass through `watch`.
@@ -221,7 +224,10 @@ class DocumentTranslation:
                 n_units = sum(isinstance(part, Segment) for part in parts)
                 self.texts[name] = written(parts, translations[:n_units])
                 del translations[:n_units]
-        # 4. Change the direction of the texts if the translation runs in another one.
+        # 4. Refuse a document without text, such as scanned pages. The texts of PO and XLIFF files may be finished.
+        if not sources and self.suffix not in (".po", ".xlf", ".xliff"):
+            raise InputError(f"{self.title} has no text to translate", hint="check that it is the right document")
+        # 5. Change the direction of the texts if the translation runs in another one.
         redirected = REDIRECTED.get(self.suffix)
         is_reverse = is_right_to_left("".join(targets))
         if redirected and is_reverse != is_right_to_left("".join(sources)):
