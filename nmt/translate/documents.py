@@ -12,23 +12,24 @@ from pathlib import Path
 from typing import Any
 
 from nmt.config import language
-from nmt.documents import BEGINNINGS, SUFFIXES, ZIPPED
+from nmt.documents import BEGINNINGS, BILINGUAL, SUFFIXES, ZIPPED
 from nmt.documents.direction import REDIRECTED, is_right_to_left
 from nmt.documents.files import (
     FORMATS,
     MAX_FILE_BYTES,
     MAX_TEXT_BYTES,
-    MEMBERS,
     UNPACKED,
     damages,
     decoded,
     encoded,
     encoding_of,
+    has_texts,
     unzipped,
     zipped,
 )
 from nmt.documents.html import escape_html
 from nmt.documents.markup import Format, Part, Segment
+from nmt.documents.ooxml import workbook_formats
 from nmt.documents.tables import parse_csv, parse_string_catalog
 from nmt.documents.xliff import parse_tmx
 from nmt.errors import InputError, NmtError, OutputError, os_errors_as
@@ -136,9 +137,9 @@ def translate_file(
             for line in as_pairs(translator, output, document.translations(watch)):
                 file.write(f"{line}\n".encode())
             return
-        for _ in document.translations(watch):
-            pass  # `document` keeps the translations
+        n_texts = sum(1 for _ in document.translations(watch))  # `document` keeps the translations
         file.write(document.content())
+    log.info("%d texts of %s translated", n_texts, source)
 
 
 def as_pairs(translator: Translator, output: Path, translations: Iterable[Translation]) -> Iterator[str]:
@@ -212,6 +213,7 @@ class DocumentTranslation:
         self.translator = translator
         self.title = title
         self.suffix = suffix
+        self.into = into
         self.arguments = arguments
         self.formats = formats_of(suffix, translator, title, column, into)
 
@@ -222,13 +224,15 @@ class DocumentTranslation:
         if suffix in ZIPPED:
             with damages(title):
                 self.infos, self.members = unzipped(content, UNPACKED * max_text)
-            names = [name for name in self.members if MEMBERS.fullmatch(name)]
+            names = [name for name, member in self.members.items() if has_texts(name, member)]
         # Check the unpacked size, because a small archive can contain a huge text.
         n_bytes = sum(len(self.members[name]) for name in names)
         if n_bytes > max_text:
             raise InputError(f"{title} has {n_bytes:,} bytes of text, over {max_text:,}", hint="split it")
         self.encoding = encoding_of(suffix, content)
         self.texts = {name: decoded(title, name, self.members[name], self.encoding) for name in names}
+        if suffix == ".xlsx":
+            self.formats = workbook_formats(self.members)
 
     def translations(self, watch: Watch = lambda translations, _: translations) -> Iterator[Translation]:
         """Translate all units, and yield the translation of each unit. All translations pass through `watch`.
@@ -257,7 +261,10 @@ class DocumentTranslation:
                 n_units = sum(isinstance(part, Segment) for part in parts)
                 self.texts[name] = written(parts, translations[:n_units])
                 del translations[:n_units]
-        # 4. Change the direction of the texts if the translation runs in another one.
+        # 4. Refuse a document without text, such as scanned pages. A document with targets may be finished.
+        if not (sources or self.into or self.suffix in BILINGUAL):
+            raise InputError(f"{self.title} has no text to translate", hint="check that it is the right document")
+        # 5. Change the direction of the texts if the translation runs in another one.
         redirected = REDIRECTED.get(self.suffix)
         is_reverse = is_right_to_left("".join(targets))
         if redirected and is_reverse != is_right_to_left("".join(sources)):

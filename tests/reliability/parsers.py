@@ -30,7 +30,7 @@ from nmt.corpus.download import unpacked
 from nmt.documents.html import HTML
 from nmt.documents.markdown import MARKDOWN
 from nmt.documents.markup import Format
-from nmt.errors import NmtError
+from nmt.errors import InputError, NmtError
 from nmt.files import parse_json
 from nmt.interchange.marian import read_sides
 from nmt.interchange.marian_files import read_json, read_settings
@@ -49,7 +49,13 @@ from .hostile import HOSTILE
 
 TIMES = "00:00:01,000 --> 00:00:02,000\n"
 GRAMMAR = {suffix: rules.replace("@", TIMES) for suffix, rules in HOSTILE["grammar"].items()}
-MEMBERS = {".docx": "word/document.xml", ".pptx": "ppt/slides/slide1.xml"}
+MEMBERS = {
+    ".docx": "word/document.xml",
+    ".odt": "content.xml",
+    ".pptx": "ppt/slides/slide1.xml",
+    ".xlsx": "xl/sharedStrings.xml",
+}
+NAMESPACES = " ".join(f"xmlns:{name}='{name}'" for name in ("w", "a", "x", "text"))
 AROUND = {
     ".csv": "a,b\n{}",
     ".resx": "<root>{}</root>",
@@ -57,7 +63,7 @@ AROUND = {
     ".xlf": "<xliff version='1.2'>{}</xliff>",
     ".xml": "<resources>{}</resources>",
 }
-IN_NO_DOCUMENT = (".//{w}t/*", ".//{a}t/*", ".//{w}rPr//{w}t", ".//{a}rPr//{a}t")
+IN_NO_DOCUMENT = (".//{w}t/*", ".//{a}t/*", ".//{x}t/*", ".//{w}rPr//{w}t", ".//{a}rPr//{a}t", ".//{x}rPr//{x}t")
 MARIAN_FILES = ("config.json", "vocab.json", "tokenizer_config.json", "target_vocab.json")
 
 # --- documents --------------------------------------------------------------------------------------------
@@ -69,18 +75,20 @@ def packed(suffix: str, text: str, method: int = zipfile.ZIP_DEFLATED) -> bytes:
         return AROUND.get(suffix, "{}").replace("{}", text).encode()
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w", method) as archive:
-        archive.writestr(MEMBERS[suffix], f"<x xmlns:w='w' xmlns:a='a'>{text}</x>")
+        archive.writestr(MEMBERS[suffix], f"<y {NAMESPACES}>{text}</y>")
     return file.getvalue()
 
 
 def text_of_runs(suffix: str, content: bytes) -> str:
-    """The text of a Word or PowerPoint document. What no document has is refused."""
+    """The text of a document in an archive. What no document has is refused."""
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
         root = ElementTree.fromstring(archive.read(MEMBERS[suffix]))
     for path in IN_NO_DOCUMENT:
         if root.find(path) is not None:
             raise NmtError("a tag in a text, or a text in a format", hint="")
-    texts = [*root.iter("{w}t"), *root.iter("{a}t")]  # of Word, of PowerPoint
+    if suffix == ".odt":
+        return "".join(root.itertext())
+    texts = [*root.iter("{w}t"), *root.iter("{a}t"), *root.iter("{x}t")]  # of Word, PowerPoint and Excel
     return "".join(node.text or "" for node in texts)
 
 
@@ -114,8 +122,12 @@ def echo(suffix: str, content: bytes) -> bytes:
     """Translate a document to its own words."""
     column = "b" if suffix == ".csv" else ""
     document = DocumentTranslation(cast(Translator, Echo()), "x", suffix, content, 10**7, column=column)
-    for _ in document.translations():
-        pass
+    try:
+        for _ in document.translations():
+            pass
+    except InputError as error:
+        if "has no text to translate" not in str(error):
+            raise
     return document.content()
 
 
