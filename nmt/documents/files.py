@@ -12,8 +12,9 @@ from nmt.documents.html import HTML, Parser
 from nmt.documents.markdown import MARKDOWN
 from nmt.documents.markup import Format, Part
 from nmt.documents.ooxml import BOXES, PARAGRAPHS
+from nmt.documents.po import PO
 from nmt.documents.subtitles import SRT, VTT
-from nmt.documents.tables import JSON, PO
+from nmt.documents.tables import JSON
 from nmt.documents.xliff import XLIFF
 from nmt.errors import InputError
 from nmt.files import check_deflated
