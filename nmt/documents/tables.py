@@ -40,8 +40,8 @@ def read_string(parser: Parser, text: str, escape: Callable[[str], str] = str) -
         parser.copy(escape(text))
         return
     tags = set(TAG_START.findall(text.lower()))  # the beginnings of all tags, such as "<b" and "</b"
-    for i, line in enumerate(re.split(r"(\r?\n)", text)):
-        if i > 0 and not parser.kept:  # each line is a paragraph; line breaks between them are copied
+    for i, line in enumerate(re.split(r"(\r?\n|[ \t]{2,})", text)):
+        if i > 0 and not parser.kept:  # each line and each column is a paragraph; what is between them is copied
             parser.finish()
         for raw, kind, name in constructs(line):
             # A tag whose name is not in `HTML_NAMES` is text if the tag has no partner.
@@ -138,4 +138,4 @@ def line_number(text: str, position: int) -> int:
     return text.count("\n", 0, position) + 1
 
 
-JSON = Format(parse_json_strings, str)
+JSON = Format(parse_json_strings, str, protects=True)

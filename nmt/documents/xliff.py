@@ -102,4 +102,4 @@ def read_inline(parser: Parser, nodes: list[XmlNode]) -> None:
             parser.copy(node.raw)
 
 
-XLIFF = Format(parse_xliff, escape_html)
+XLIFF = Format(parse_xliff, escape_html, protects=True)

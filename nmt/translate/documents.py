@@ -177,7 +177,7 @@ class DocumentTranslation:
         self.title = title
         self.suffix = suffix
         self.arguments = arguments
-        csv = Format(partial(parse_csv, column=column, title=title), str)
+        csv = Format(partial(parse_csv, column=column, title=title), str, protects=True)
         self.formats = [csv] if suffix == ".csv" else FORMATS[suffix]
 
         # A document that is not an archive has one text, whose name is empty.
@@ -210,8 +210,12 @@ class DocumentTranslation:
                 units += self.units_of(documents[name], markup, len(units) + 1)
             # 2. Translate the units of all texts together.
             translations: list[Translation] = []
+            arguments = dict(self.arguments)
+            if markup.protects:
+                options = arguments.get("options") or self.translator.options
+                arguments["options"] = options.changed(protect_placeholders=True)
             if units:
-                for translation in watch(self.translator.translate_lines(units, **self.arguments), len(units)):
+                for translation in watch(self.translator.translate_lines(units, **arguments), len(units)):
                     translations.append(translation)
                     sources.append(translation.source)
                     targets.append(translation.text)
@@ -219,8 +223,11 @@ class DocumentTranslation:
             # 3. Write the translations into the texts. The next format parses the new texts.
             for name, parts in documents.items():
                 n_units = sum(isinstance(part, Segment) for part in parts)
-                self.texts[name] = written(parts, translations[:n_units])
+                text = written(parts, translations[:n_units])
                 del translations[:n_units]
+                self.texts[name], faults = markup.review(self.texts[name], text)
+                for fault in faults:
+                    log.warning("%s: %s", self.title, fault)
         # 4. Change the direction of the texts if the translation runs in another one.
         redirected = REDIRECTED.get(self.suffix)
         is_reverse = is_right_to_left("".join(targets))

@@ -11,17 +11,22 @@ from dataclasses import replace
 from itertools import chain
 from typing import NamedTuple
 
+import regex
+
 from nmt.decode.options import Engine
 from nmt.errors import InputError
+from nmt.text.directives import numbered, settled
 from nmt.text.lines import is_blank, one_line
-from nmt.text.placeholders import IN_WORD, NUMBER, TOKEN, Masked, Patterns, end_of_words, inserted
+from nmt.text.placeholders import IN_WORD, NUMBER, SPAN, TOKEN, Masked, Patterns, end_of_words, inserted
 from nmt.text.spans import indices_between
 from nmt.text.tokenizer import Tokenizers
-from nmt.text.words import WordText
+from nmt.text.words import UNSPACED_CHARACTER, WordText
 from nmt.translate.align import Links, align
 from nmt.translate.units import Step, TextHypothesis, Translation, Unit
 
 log = logging.getLogger("nmt")
+# A neighbor of a span in the source: the neighbors in the translation do not touch the span if their script has spaces.
+NEEDS_SPACE = regex.compile(rf"\s|{UNSPACED_CHARACTER}")
 
 
 class Place(NamedTuple):
@@ -81,7 +86,8 @@ class Placeholders(Step):
     def masked(self, text: str) -> Masked | None:
         """Mask a text, or return None if there is nothing to mask.
 
-        First, unknown characters are replaced by known equivalents in Unicode (NFC, NFKC).
+        First, unknown characters are replaced by known equivalents in Unicode (NFC, NFKC), and directives such as
+        `%s` are numbered.
         """
         unknown = self.unknown(text)
         if is_blank(text) or not (unknown or self.patterns):
@@ -89,7 +95,10 @@ class Placeholders(Step):
         source = self.tokenizers.source
         if unknown:
             text = source.with_compatible(unicodedata.normalize("NFC", text))
-        return Masked.of(text, self.patterns, self.symbols, self.unknown(text), source.has_word)
+        tag, rest = source.split_tag(text)
+        if SPAN in self.patterns:
+            text = tag + numbered(rest)
+        return Masked.of(text, self.patterns, self.symbols, self.unknown(text), source.has_word, tag)
 
     def restore(self, translations: list[Translation]) -> list[Translation]:
         # 1. Remove surplus symbols, and find the hypotheses that lack spans.
@@ -109,6 +118,10 @@ class Placeholders(Step):
         # 2. Insert the missing spans by word alignments, then replace the symbols by their spans.
         for item, links in zip(incomplete, self.links(incomplete), strict=True):
             item.hypothesis.text = item.mask.filled(with_missing(item, links))
+        # 3. Write the directives in the order in which they take their arguments.
+        if SPAN in self.patterns:
+            for translation, unit in zip(translations, self.units, strict=True):
+                settle(translation, unit)
         return translations
 
     def links(self, incomplete: Sequence[Incomplete]) -> list[Links]:
@@ -122,6 +135,14 @@ class Placeholders(Step):
 
     def preview(self, texts: list[str]) -> list[str]:
         return [mask.filled(text) if mask else text for text, mask in zip(texts, self.masks, strict=True)]
+
+
+def settle(translation: Translation, unit: Unit) -> None:
+    """Remove the numbers of directives, and warn if the model has changed their order."""
+    for hypothesis in translation.hypotheses:
+        hypothesis.text, is_moved = settled(unit.text, hypothesis.text)
+        if is_moved:
+            log.warning("line %d: the directives changed places, which is undone; check the translation", unit.number)
 
 
 def alignable(text: str) -> WordText:
@@ -179,10 +200,10 @@ def places_of(item: Incomplete, links: Links) -> dict[int, Place]:
         start, end = kept.span
         head, tail = mask.text[:start].strip(), mask.text[end:].strip()
         if not kept.mark and not head:
-            places[i] = Place(0, 0, touches_right=not kept.after.isspace())
+            places[i] = Place(0, 0, touches_right=not NEEDS_SPACE.match(kept.after))
             continue
         if not kept.mark and not tail and not IN_WORD.match(head[-1]):
-            places[i] = Place(len(text), len(text), touches_left=not kept.before.isspace())
+            places[i] = Place(len(text), len(text), touches_left=not NEEDS_SPACE.match(kept.before))
             continue
         # 3. Put the span beside the translation of a neighboring word.
         touches_left = bool(IN_WORD.match(kept.before)) and words.start - 1 in sources
