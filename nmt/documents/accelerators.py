@@ -12,7 +12,7 @@ from nmt.text.placeholders import SPAN
 from nmt.text.words import SPACED_LETTER
 
 # The sign of an accelerator. In the middle of a word, `_` needs a capital before it, because `file_name` is a name in
-# code, and `&` needs a small letter after it, because of "Q&A". `&amp;` is an entity, and `a&b=1` is part of an address.
+# code, and `&` needs a small letter after it, because of "Q&A". `&amp;` is an entity, and `&b=1` is part of an address.
 SIGN = regex.compile(
     r"(?:(?<![\w&])[_&](?=[^\W\d_])|(?<=(?<!\w)\p{Lu}\p{Ll}*+)_(?=\p{Ll})|(?<=\p{L})&(?=\p{Ll}))(?!\w*+[;=])"
 )

@@ -34,8 +34,8 @@ class Segment:
 
 
 Part = str | Segment  # a string is copied, a segment is translated
-# A function that gets a document before and after the translation. It returns the document with corrections, and what is
-# wrong with the translations.
+# A function that gets a document before and after the translation. It returns the new document with corrections, and
+# what is wrong with the translations.
 Review = Callable[[str, str], tuple[str, list[str]]]
 Replacement = tuple[Span, Sequence[Part]]  # a span of a text, and the parts that replace it
 

@@ -11,9 +11,10 @@ from dataclasses import dataclass, field
 from gettext import c2py
 
 from nmt.documents.accelerators import without_accelerator
-from nmt.documents.markup import Format, Part, Replacement, parts_of_text
+from nmt.documents.markup import Format, Part, parts_of_text
 from nmt.documents.tables import line_number, parts_of_string
 from nmt.text.directives import directive_faults, numbered, settled
+from nmt.text.spans import Span, replaced
 
 PO_STRING = r'"(?:[^"\\\r\n]|\\[^\r\n0-9x])*"'  # escapes of bytes by numbers are not supported
 PO_LINE = re.compile(
@@ -113,7 +114,7 @@ def review_po(text: str, translated: str) -> tuple[str, list[str]]:
     1. Numbers of directives are removed if they are not needed, and accelerators are restored.
     2. A message whose translation has other directives than its source gets the flag "fuzzy".
     """
-    replacements: dict[tuple[int, int], Sequence[Part]] = {}
+    replacements: dict[Span, str] = {}
     faults = []
     messages, new_messages = po_messages(text), po_messages(translated)
     for index, name, source in unfinished(messages):
@@ -124,7 +125,7 @@ def review_po(text: str, translated: str) -> tuple[str, list[str]]:
         corrected, is_moved = settled(label, written, message.syntaxes)
         corrected = accelerator.restored(corrected)
         if corrected != written:
-            replacements[value.span("value")] = ['"', escape_po(corrected), '"']
+            replacements[value.span("value")] = f'"{escape_po(corrected)}"'
         # 2. Check it.
         found = directive_faults(source, corrected, message.syntaxes)
         if is_moved:
@@ -134,20 +135,20 @@ def review_po(text: str, translated: str) -> tuple[str, list[str]]:
             faults.append(f"line {line}: the translation {', '.join(found)}; it is marked as fuzzy")
             if "fuzzy" not in message.flags:
                 replacements.update([fuzzy_flag(message)])
-    return parts_of_text(translated, sorted(replacements.items())), faults
+    return replaced(translated, sorted(replacements.items())), faults
 
 
-def fuzzy_flag(message: PoMessage) -> Replacement:
+def fuzzy_flag(message: PoMessage) -> tuple[Span, str]:
     """Return the flag "fuzzy", and its place among the flags of a message or before the message."""
     for comment in message.comments:
         if comment["comment"].startswith("#,"):
             start = comment.start("comment")
-            return (start, start + 2), ["#, fuzzy,"]
+            return (start, start + 2), "#, fuzzy,"
     # Flags come before the previous msgid, which is in comments that begin with #|.
     previous = [comment for comment in message.comments if comment["comment"].startswith("#|")]
     first, *_ = [*previous, *message.values.values()]
     end = "\r\n" if first[0].endswith("\r\n") else "\n"
-    return (first.start(), first.start()), [f"#, fuzzy{end}"]
+    return (first.start(), first.start()), f"#, fuzzy{end}"
 
 
 def unfinished(messages: Sequence[PoMessage]) -> Iterator[tuple[int, str, str]]:
