@@ -103,7 +103,7 @@ def parse_po(text: str) -> list[Part]:
     for index, name, source in unfinished(messages):
         # A value can consist of several strings. The translation is a single string.
         label, _ = without_accelerator(source)
-        parts = parts_of_string(numbered(label), escape_po)
+        parts = parts_of_string(numbered(label, messages[index].syntaxes), escape_po)
         replacements.append((messages[index].values[name].span("value"), ['"', *parts, '"']))
     return parts_of_text(text, replacements)
 

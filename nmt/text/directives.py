@@ -12,6 +12,7 @@ from itertools import count
 
 import regex
 
+from nmt.text.spans import replaced
 from nmt.text.syntaxes import ARGUMENT, CODE, CONVERSION, FLAGS, PRINTF, SIZE
 
 # The syntaxes of directives that gettext names in its flags, such as c-format. These have directives of printf.
@@ -23,41 +24,43 @@ WITHOUT_NUMBERS = {"gfc-internal", "lua", "object-pascal", "python"}  # %1$s is 
 NUMBERED_SYNTAXES = {"%": PRINTF_SYNTAXES - WITHOUT_NUMBERS, "{": {"python-brace"}}
 
 _NAMED_PARTS = rf"(?P<argument>{ARGUMENT})(?P<rest>{FLAGS}(?P<size>{SIZE})(?P<conversion>{CONVERSION}))"
-# Three letters after a conversion make it a name, as in %user.
-PRINTF_DIRECTIVE = regex.compile(rf"%%|(?={'|'.join(PRINTF)})%{_NAMED_PARTS}(?![a-zA-Z0-9_]{{3}})")
+PRINTF_DIRECTIVE = regex.compile(rf"%%|%{_NAMED_PARTS}")
+# Without a syntax: three letters after a conversion make it a name, as in %user.
+LIKELY_DIRECTIVE = regex.compile(rf"%%|(?={'|'.join(PRINTF)})%{_NAMED_PARTS}(?![a-z0-9_]{{3}})")
 BRACE_DIRECTIVE = regex.compile(r"\{\{|(?P<argument>)\{(?P<rest>(?:![rsa])?+(?::[^\s{}]*+)?+\})")
 # Every directive for gettext, which allows a space and I as flags. A percent sign alone is an error.
 STRICT_DIRECTIVE = regex.compile(rf"%%|%{_NAMED_PARTS.replace(FLAGS, f'(?:{FLAGS}[ I]?+)*+')}|%")
 CODES = regex.compile(CODE)
 
 
-def unnumbered_directives(text: str) -> list[regex.Match[str]]:
+def unnumbered_directives(text: str, syntaxes: Collection[str]) -> list[regex.Match[str]]:
     """Return the directives that take the arguments in their order. There are none if another one names its argument.
 
     If a text has directives of printf and of Python's braces, the braces are text.
     """
-    for pattern in (PRINTF_DIRECTIVE, BRACE_DIRECTIVE):
+    printf = LIKELY_DIRECTIVE if PRINTF_SYNTAXES.isdisjoint(syntaxes) else PRINTF_DIRECTIVE
+    for pattern in (printf, BRACE_DIRECTIVE):
         matches = [match for match in pattern.finditer(text) if match["rest"]]
         if matches:
             return [] if any(match["argument"] for match in matches) else matches
     return []
 
 
-def numbered(text: str) -> str:
-    """Number the directives that take the arguments in their order, if there are several: see `numbers_of`."""
-    written, cursor = "", 0
-    for directive, name in numbers_of(text):
-        written += text[cursor : directive.start()] + name
-        cursor = directive.end()
-    return written + text[cursor:]
+def numbered(text: str, syntaxes: Collection[str] = ()) -> str:
+    """Number the directives that take the arguments in their order, if there are several: see `numbers_of`.
+
+    `syntaxes` are those that the file names for this text, such as "c" or "python-brace".
+    """
+    numbers = numbers_of(text, syntaxes)
+    return replaced(text, [(directive.span(), name) for directive, name in numbers])
 
 
-def numbers_of(text: str) -> list[tuple[regex.Match[str], str]]:
+def numbers_of(text: str, syntaxes: Collection[str]) -> list[tuple[regex.Match[str], str]]:
     """Return each directive that takes the arguments in their order, and the same directive with a number.
 
     There are none if the text has only one directive. A `*` takes an argument, too: `%*d` becomes `%2$*1$d`.
     """
-    directives = unnumbered_directives(text) if "%" in text or "{" in text else []
+    directives = unnumbered_directives(text, syntaxes) if "%" in text or "{" in text else []
     if len(directives) < 2:
         return []
     names = []
@@ -78,7 +81,7 @@ def settled(source: str, translation: str, syntaxes: Collection[str] = ()) -> tu
     the directives are written in the order of the source.
     """
     # 1. Find the numbered directives in the translation.
-    originals = {name: directive[0] for directive, name in numbers_of(source)}
+    originals = {name: directive[0] for directive, name in numbers_of(source, syntaxes)}
     if not originals:
         return translation, False
     pattern = regex.compile("|".join(map(regex.escape, originals)))

@@ -23,11 +23,14 @@ ARGUMENT = r"(?:\d++\$|\([\w.\- ]++\)|<(?!PRI)\w++>)?+"
 FLAGS = r"[-+0#',]*+"
 SIZE = r"(?:\d++|\*(?:\d++\$)?+)?+(?:\.(?:\d++|\*(?:\d++\$)?+)?+)?+"
 CONVERSION = r"(?:(?:hh|ll|[hlLqjzt])?+[diouxXeEfFgGaAcCsSprn@]|<PRI\w++>)"
+_SIZED = rf"(?={FLAGS.removesuffix('+')}[\d.*])"  # a size, or a flag that is a digit
+# A percent sign after a number belongs to it, as in "100%ig". So only a whole word can be a directive there.
 PRINTF = [
-    # A percent sign after a number belongs to it, as in "100%ig". So only a whole word can be a directive there.
     rf"%{ARGUMENT}{FLAGS}{SIZE}{CONVERSION}(?![a-zA-Z])",
-    rf"(?<!\d\s?)%{ARGUMENT}[a-zA-Z@][a-zA-Z0-9_]*+",  # %dMB, and other letters: %Y of strftime, %user of Drupal
-    rf"(?<!\d\s?)%{ARGUMENT}{FLAGS}(?=[\d.*]){SIZE}{CONVERSION}",  # %.1fMB
+    # %dMB, and other letters: %Y of strftime, %user of Drupal. A word that begins with a capital is text: %sRead.
+    rf"(?<!\d\s?)%{ARGUMENT}[a-zA-Z@](?:[a-z0-9_]*+|[A-Z]{{,3}}+)(?![a-zA-Z])",
+    rf"(?<!\d\s?)%{ARGUMENT}{FLAGS}{SIZE}{CONVERSION}(?=[A-Z])",
+    rf"(?<!\d\s?)%{ARGUMENT}(?:{_SIZED}{FLAGS}{SIZE}{CONVERSION}|[a-zA-Z@][a-zA-Z0-9_]*+)",  # %.1fMB
 ]
 # Messages of ICU, in which branches with braces are nested. Deeper ones are no placeholders.
 _BRACES_1 = r"(?:[^{}]|\{[^{}]*+\})*+"

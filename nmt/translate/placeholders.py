@@ -20,13 +20,12 @@ from nmt.text.lines import is_blank, one_line
 from nmt.text.placeholders import IN_WORD, NUMBER, SPAN, TOKEN, Masked, Patterns, end_of_words, inserted
 from nmt.text.spans import indices_between
 from nmt.text.tokenizer import Tokenizers
-from nmt.text.words import UNSPACED_CHARACTER, WordText
+from nmt.text.words import WordText
 from nmt.translate.align import Links, align
 from nmt.translate.units import Step, TextHypothesis, Translation, Unit
 
 log = logging.getLogger("nmt")
-# A neighbor of a span in the source: the neighbors in the translation do not touch the span if their script has spaces.
-NEEDS_SPACE = regex.compile(rf"\s|{UNSPACED_CHARACTER}")
+PUNCTUATION = regex.compile(r"\p{P}+")
 
 
 class Place(NamedTuple):
@@ -200,10 +199,10 @@ def places_of(item: Incomplete, links: Links) -> dict[int, Place]:
         start, end = kept.span
         head, tail = mask.text[:start].strip(), mask.text[end:].strip()
         if not kept.mark and not head:
-            places[i] = Place(0, 0, touches_right=not NEEDS_SPACE.match(kept.after))
+            places[i] = Place(0, 0, touches_right=touches(kept.original, kept.after))
             continue
         if not kept.mark and not tail and not IN_WORD.match(head[-1]):
-            places[i] = Place(len(text), len(text), touches_left=not NEEDS_SPACE.match(kept.before))
+            places[i] = Place(len(text), len(text), touches_left=touches(kept.original, kept.before))
             continue
         # 3. Put the span beside the translation of a neighboring word.
         touches_left = bool(IN_WORD.match(kept.before)) and words.start - 1 in sources
@@ -218,3 +217,12 @@ def places_of(item: Incomplete, links: Links) -> dict[int, Place]:
             at = target[after[0]][0]
             places[i] = Place(at, at, touches_right=touches_right)
     return places
+
+
+def touches(span: str, neighbor: str) -> bool:
+    """Return whether a span at an end of a text touches the text, given the character that touches it in the source.
+
+    Quotation marks and brackets touch any character. Other spans touch only words of scripts with spaces.
+    """
+    is_mark = PUNCTUATION.fullmatch(span) and not neighbor.isspace()
+    return bool(is_mark or IN_WORD.match(neighbor))
