@@ -134,21 +134,10 @@ def review_po(text: str, translated: str) -> tuple[str, list[str]]:
             line = line_number(text, messages[index].values[name].start("name"))
             faults.append(f"line {line}: the translation {', '.join(found)}; it is marked as fuzzy")
             if "fuzzy" not in message.flags:
-                replacements.update([fuzzy_flag(message)])
+                first, *_ = message.values.values()
+                end = "\r\n" if first[0].endswith("\r\n") else "\n"
+                replacements[first.start(), first.start()] = f"#, fuzzy{end}"
     return replaced(translated, sorted(replacements.items())), faults
-
-
-def fuzzy_flag(message: PoMessage) -> tuple[Span, str]:
-    """Return the flag "fuzzy", and its place among the flags of a message or before the message."""
-    for comment in message.comments:
-        if comment["comment"].startswith("#,"):
-            start = comment.start("comment")
-            return (start, start + 2), "#, fuzzy,"
-    # Flags come before the previous msgid, which is in comments that begin with #|.
-    previous = [comment for comment in message.comments if comment["comment"].startswith("#|")]
-    first, *_ = [*previous, *message.values.values()]
-    end = "\r\n" if first[0].endswith("\r\n") else "\n"
-    return (first.start(), first.start()), f"#, fuzzy{end}"
 
 
 def unfinished(messages: Sequence[PoMessage]) -> Iterator[tuple[int, str, str]]:

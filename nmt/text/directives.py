@@ -29,7 +29,7 @@ PRINTF_DIRECTIVE = regex.compile(rf"%%|%{_NAMED_PARTS}")
 LIKELY_DIRECTIVE = regex.compile(rf"%%|(?={'|'.join(PRINTF)})%{_NAMED_PARTS}(?![a-z0-9_]{{3}})")
 BRACE_DIRECTIVE = regex.compile(r"\{\{|(?P<argument>)\{(?P<rest>(?:![rsa])?+(?::[^\s{}]*+)?+\})")
 # Every directive for gettext, which allows a space and I as flags. A percent sign alone is an error.
-STRICT_DIRECTIVE = regex.compile(rf"%%|%{_NAMED_PARTS.replace(FLAGS, f'(?:{FLAGS}[ I]?+)*+')}|%")
+STRICT_DIRECTIVE = regex.compile(rf"%(?:%|{ARGUMENT}(?:{FLAGS}[ I]?+)*+{SIZE}{CONVERSION})?+")
 CODES = regex.compile(CODE)
 
 
@@ -101,29 +101,13 @@ def directive_faults(source: str, translation: str, syntaxes: Collection[str] = 
     """Return what is wrong with the directives and other placeholders of a translation, such as "lacks %d".
 
     Args:
-        source, translation: both texts as the file has them.
-        syntaxes: the syntaxes that the file names for this text, such as "c" or "python-brace". With a syntax of
-            printf, directives are compared as gettext does. Otherwise, all kinds of placeholders are compared.
+        source, translation: both texts as the file has them. `settled` has checked their order.
+        syntaxes: the syntaxes that the file names for this text. With one of printf, only its directives are compared.
     """
-    read = CODES.findall if PRINTF_SYNTAXES.isdisjoint(syntaxes) else arguments_of
-    expected, written = Counter(read(source)), Counter(read(translation))
-    faults = [f"lacks {name}" for name in expected - written]
-    return faults + [f"has {name}, which is not in the source" for name in written - expected]
-
-
-def arguments_of(text: str) -> list[str]:
-    """Return the argument and the type of each directive of printf, such as "%1$d", by the rules of gettext."""
-    arguments = []
-    numbers = count(1)
-    for directive in STRICT_DIRECTIVE.finditer(text):
-        if directive[0] == "%%":
-            continue
-        if directive[0] == "%":
-            arguments.append("%")
-            continue
-        # A width or a precision of `*` takes the argument before.
-        for number in regex.findall(r"\*(\d+\$|)", directive["size"]):
-            arguments.append(f"%{number or f'{next(numbers)}$'}*")
-        argument = directive["argument"] or f"{next(numbers)}$"
-        arguments.append(f"%{argument}{directive['conversion']}")
-    return arguments
+    pattern = CODES if PRINTF_SYNTAXES.isdisjoint(syntaxes) else STRICT_DIRECTIVE
+    written = Counter(pattern.findall(translation))
+    if written == Counter(pattern.findall(numbered(source, syntaxes))):
+        return []
+    expected = Counter(pattern.findall(source))
+    faults = [f"lacks {directive}" for directive in expected - written]
+    return faults + [f"has {directive}, which is not in the source" for directive in written - expected]

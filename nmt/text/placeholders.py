@@ -43,6 +43,7 @@ KINDS = [
     "⟦[1-6]⟧",  # text that looks like our symbols
     *ADDRESSES,
     CODE,
+    rf"(?<![^\s\"'(>{UNSPACED_SCRIPTS}])[:!][a-zA-Z_][a-zA-Z0-9_]*+",  # :name of Laravel, !name of Drupal
     rf"[\U0001f1e6-\U0001f1ff]{{2}}|[#*0-9]\ufe0f?\u20e3|[{_EMOJI}][\ufe0f\u200d\U000e0020-\U000e007f{_EMOJI}]*",
     _AMOUNT,
 ]
@@ -51,9 +52,9 @@ HINT = regex.compile(rf"[\d%{{<$@#:!\[⟦{_EMOJI}\U0001f1e6-\U0001f1ff]|www\.") 
 # What every document keeps: addresses, and expressions of template languages.
 ADDRESS_OR_TEMPLATE = regex.compile("|".join([*ADDRESSES, *TEMPLATES]))
 INVENTED = regex.compile(rf" ?(?:{'|'.join([*TEMPLATES, *TAGS, *DIRECTIVES])})")  # must not come from the model
+QUOTED_CODE = regex.compile(rf"[\"'“„«‘(\[「『]{CODE}+[\"'”“»’)\]」』]")
 EQUAL_WORD = regex.compile(LONG_WORD)  # a word that counts as a placeholder in training if both sides have it
 NUMBER = regex.compile(_NUMBER)
-AMOUNT_WITH_SPACE = regex.compile(rf"{_NUMBER} [\p{{Sc}}%‰]|\p{{Sc}} {_NUMBER}")
 TOKEN = regex.compile(f"⟦[1-6]⟧|{PLAIN_WORD}")  # the units of word alignment
 SYMBOL = regex.compile("⟦[1-6]⟧")
 MARK = regex.compile(rf"(\s?)(⟦[1-6]⟧|{_NUMBER})")
@@ -215,6 +216,8 @@ class Masked:
             is_known: returns whether the model can read a number.
             tag: the tag of the target language at the beginning of the text, such as `>>fra<<`. It stays.
         """
+        if SPAN in patterns and not symbols:
+            patterns = [QUOTED_CODE, *patterns]  # quotation marks would be left empty
         kept = find_kept(text, patterns, unknown, len(tag))
         # Without words outside of the spans, nothing is left to translate.
         rest = replaced(text, [(item.source_span, "") for item in kept])
@@ -285,7 +288,7 @@ class Masked:
 def find_kept(text: str, patterns: Patterns, unknown: Collection[str], start: int = 0) -> list[Kept]:
     """Return the spans from `start` on that match a pattern, and the words and signs with unknown characters.
 
-    Their marks are still empty.
+    Unknown signs that touch a placeholder are a part of it, so that `$5` keeps its sign. All marks are still empty.
     """
     spans = [span for span in spans_of(text, patterns) if span[0] >= start]
     if unknown:
@@ -294,34 +297,28 @@ def find_kept(text: str, patterns: Patterns, unknown: Collection[str], start: in
 
 
 def with_unknown(text: str, spans: Sequence[Span], unknown: Collection[str], start: int) -> list[Span]:
-    """Add the spans of words and signs with unknown characters, which are searched between the other spans.
-
-    A sign that touches another span becomes a part of it, so that both stay together. A space may be between a number
-    and its unit, as in "5 %".
-    """
+    """Add the spans of words and signs with unknown characters, which are searched between the other spans."""
     sign = f"[{regex.escape(''.join(sorted(unknown)))}]"
     word = rf"(?<!{WORD_CHARACTER}){WORD_CHARACTER}*(?={WORD_CHARACTER}){sign}{WORD_CHARACTER}*"
     pattern = regex.compile(f"{word}|{sign}+")
-    # 1. Find the words and signs.
-    words: set[Span] = set()
-    signs: set[Span] = set()
-    for next_start, next_end in [*spans, (len(text), len(text))]:
-        for match in pattern.finditer(text[start:next_start]):
-            kind = words if regex.search(r"\w", match[0]) else signs
-            kind.add((start + match.start(), start + match.end()))
-        start = next_end
-    # 2. Join signs with the placeholders that they belong to.
-    joined: list[Span] = []
-    last: Span = (0, 0)  # the last span before it was joined
-    for span in sorted({*spans, *words, *signs}):
-        pair = {last, span}
-        touches = span[0] == last[1] or AMOUNT_WITH_SPACE.fullmatch(text, last[0], span[1])
-        if joined and touches and pair & signs and not pair & words:
-            joined[-1] = (joined[-1][0], span[1])
-        else:
-            joined.append(span)
-        last = span
-    return joined
+    is_sign = regex.compile(rf"(?=\W){sign}").match
+    all_spans: list[Span] = []
+
+    def search(stop: int) -> None:
+        for match in pattern.finditer(text[start:stop]):
+            all_spans.append((start + match.start(), start + match.end()))
+
+    # Extend each span over the unknown signs that touch it, then search between the spans.
+    for first, last in spans:
+        while first > start and is_sign(text, first - 1):
+            first -= 1
+        search(first)
+        while is_sign(text, last):
+            last += 1
+        all_spans.append((first, last))
+        start = last
+    search(len(text))
+    return all_spans
 
 
 def choose_marks(

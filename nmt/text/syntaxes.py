@@ -1,9 +1,10 @@
 """The syntaxes of placeholders: the patterns of spans that template languages and string tables mean as code.
 
-All patterns are linear in time: none of them reads on over the beginning of another span of its kind.
+All patterns are linear in time: none of them reads on over the beginning of another span of its kind. They are for the
+library `re`, too.
 """
 
-from nmt.text.words import UNSPACED_SCRIPTS, URL_LETTERS
+from nmt.text.words import URL_LETTERS
 
 _IN_URL = rf"0-9{URL_LETTERS}\-._~:/?#@!$&'*+,;=%"
 ADDRESSES = [
@@ -28,9 +29,9 @@ _SIZED = rf"(?={FLAGS.removesuffix('+')}[\d.*])"  # a size, or a flag that is a 
 PRINTF = [
     rf"%{ARGUMENT}{FLAGS}{SIZE}{CONVERSION}(?![a-zA-Z])",
     # %dMB, and other letters: %Y of strftime, %user of Drupal. A word that begins with a capital is text: %sRead.
-    rf"(?<!\d\s?)%{ARGUMENT}[a-zA-Z@](?:[a-z0-9_]*+|[A-Z]{{,3}}+)(?![a-zA-Z])",
-    rf"(?<!\d\s?)%{ARGUMENT}{FLAGS}{SIZE}{CONVERSION}(?=[A-Z])",
-    rf"(?<!\d\s?)%{ARGUMENT}(?:{_SIZED}{FLAGS}{SIZE}{CONVERSION}|[a-zA-Z@][a-zA-Z0-9_]*+)",  # %.1fMB
+    rf"(?<!\d)(?<!\d\s)%{ARGUMENT}[a-zA-Z@](?:[a-z0-9_]*+|[A-Z]{{,3}}+)(?![a-zA-Z])",
+    rf"(?<!\d)(?<!\d\s)%{ARGUMENT}{FLAGS}{SIZE}{CONVERSION}(?=[A-Z])",
+    rf"(?<!\d)(?<!\d\s)%{ARGUMENT}(?:{_SIZED}{FLAGS}{SIZE}{CONVERSION}|[a-zA-Z@][a-zA-Z0-9_]*+)",  # %.1fMB
 ]
 # Messages of ICU, in which branches with braces are nested. Deeper ones are no placeholders.
 _BRACES_1 = r"(?:[^{}]|\{[^{}]*+\})*+"
@@ -53,8 +54,7 @@ _VARIABLES = [
     r"\$t\([^()]*+\)",  # i18next
     r"\$(?:\d++|[a-zA-Z_]\w*+)\$",  # $USER$ of Chrome
     r"\$[a-zA-Z_][a-zA-Z0-9_]*+",  # shell and PHP
-    r"(?<![\w@])@[a-zA-Z_][a-zA-Z0-9_-]*+",  # Drupal
-    rf"(?<![^\s\"'(>{UNSPACED_SCRIPTS}])[:!][a-zA-Z_][a-zA-Z0-9_]*+",  # :name of Laravel, !name of Drupal
+    r"(?<![\w@])@[a-zA-Z_][a-zA-Z0-9_-]*+",  # @name of Drupal
     r"\[X\d++X\]",  # Weblate
 ]
-CODE = rf"(?=[%{{<$@#:!\[])(?:{'|'.join([*TEMPLATES, *TAGS, *DIRECTIVES, *_VARIABLES])})"  # the set makes it fast
+CODE = rf"(?=[%{{<$@#\[])(?:{'|'.join([*TEMPLATES, *TAGS, *DIRECTIVES, *_VARIABLES])})"  # the set makes it fast
