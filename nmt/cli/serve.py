@@ -23,7 +23,16 @@ if TYPE_CHECKING:
     from nmt.serve.server import Server
     from nmt.translate.translator import Translator
 
-PACKAGES = ("fastapi", "langcodes", "language_data", "markdown_it", "prometheus_client", "python_multipart", "uvicorn")
+PACKAGES = (
+    "fastapi",
+    "langcodes",
+    "language_data",
+    "markdown_it",
+    "mdit_py_plugins",
+    "prometheus_client",
+    "python_multipart",
+    "uvicorn",
+)
 MAX_KEYS_BYTES = 10_000_000
 COMMENT = re.compile(r"(?:^|\s)#.*")
 

@@ -40,7 +40,7 @@ class LineOptions:
 
 
 def check_arguments(
-    source: Source, output: Path | None, line_options: LineOptions, *, resume: bool, column: str, bilingual: bool
+    source: Source, output: Path | None, line_options: LineOptions, *, resume: bool, columns: str, bilingual: bool
 ) -> None:
     """Raise InputError if the arguments do not fit together."""
     markup = line_options.format
@@ -64,8 +64,9 @@ def check_arguments(
     # 3. The options of documents.
     if bilingual and source.kind != "document":
         raise InputError("--bilingual is for a document", hint="nmt translate FILE.docx -o FILE.tmx --bilingual")
-    if column and source.kind != "folder" and source.suffix != ".csv":
-        raise InputError("--column is for a .csv file", hint="nmt translate FILE.csv --column NAME -o NEW.csv")
+    if columns and source.kind != "folder" and source.suffix not in (".csv", ".tsv"):
+        message = "--column and --into are for a .csv or .tsv file"
+        raise InputError(message, hint="nmt translate FILE.csv --column NAME -o NEW.csv")
     # 4. --resume.
     if resume and source.kind == "document":
         message = f"--resume is for lines and folders, and {source.path} is a document"
@@ -89,7 +90,8 @@ def translate(
         Markup, typer.Option("--format", help="Of lines: tags stay around the words that the tagged ones become.")
     ] = "text",
     bilingual: Annotated[bool, typer.Option("--bilingual", help="Write sources, too: -o FILE.tmx or .tsv.")] = False,
-    column: Annotated[str, typer.Option(help="Of a .csv file: name of the column to translate.")] = "",
+    column: Annotated[str, typer.Option(help="Of a .csv or .tsv file: name of the column to translate.")] = "",
+    into: Annotated[str, typer.Option(help="With --column: name of the column to fill where it is empty.")] = "",
     protect_placeholders: Annotated[
         bool, typer.Option("--protect-placeholders", help="Keep {name}, %s, URLs, numbers and emoji as they are.")
     ] = False,
@@ -126,7 +128,8 @@ def translate(
 
     nmt translate < in > out writes one line per input line, in order; a blank line stays blank. nmt translate "one
     sentence" translates the argument. nmt translate report.docx -o report.en.docx translates a document: .docx, .pptx,
-    .md, .html, .txt, subtitles (.srt, .vtt), or a table of strings (.csv, .json, .po, .xliff); of a folder, those in it
+    .md, .html, .txt, subtitles (.srt, .vtt), or a table of strings (.csv, .tsv, .json, .arb, .xcstrings,
+    .po, .xliff, .strings, .properties, .ftl); of a folder, those in it
     and below. On a terminal, nmt translate shows a prompt.
     """
     # 1. Check the arguments.
@@ -139,7 +142,7 @@ def translate(
         min_confidence=min_confidence,
         stream=stream,
     )
-    check_arguments(source, output, line_options, resume=resume, column=column, bilingual=bilingual)
+    check_arguments(source, output, line_options, resume=resume, columns=column + into, bilingual=bilingual)
     if protect:
         from nmt.text.placeholders import patterns_of  # imported here, because this takes 15 ms
 
@@ -165,7 +168,7 @@ def translate(
     if source.path is not None and output is not None and source.kind != "lines":
         from nmt.translate.documents import translate_path
 
-        arguments |= {"watch": streams.with_bar, "column": column, "bilingual": bilingual}
+        arguments |= {"watch": streams.with_bar, "column": column, "into": into, "bilingual": bilingual}
         translate_path(translator, source.path, output, resume=resume, **arguments)
         return
 

@@ -1,4 +1,7 @@
 """Readers and writers of documents and of text with markup."""
 
-SUFFIXES = (".csv", ".docx", ".htm", ".html", ".json", ".md", ".po", ".pptx", ".srt", ".txt", ".vtt", ".xlf", ".xliff")
+_SUFFIXES = """
+.arb .csv .docx .ftl .htm .html .json .md .po .pptx .properties .srt .strings .tsv .txt .vtt .xcstrings .xlf .xliff
+"""
+SUFFIXES = tuple(_SUFFIXES.split())
 ZIPPED = (".docx", ".pptx")  # suffixes of formats that are ZIP archives of XML files

@@ -1,6 +1,8 @@
 """Files of documents: the format of each suffix, and the members of ZIP archives."""
 
+import codecs
 import contextlib
+import json
 import re
 import struct
 import zipfile
@@ -13,6 +15,7 @@ from nmt.documents.markdown import MARKDOWN
 from nmt.documents.markup import Format, Part
 from nmt.documents.ooxml import BOXES, PARAGRAPHS
 from nmt.documents.po import PO
+from nmt.documents.resources import FLUENT, PROPERTIES, STRINGS
 from nmt.documents.subtitles import SRT, VTT
 from nmt.documents.tables import JSON
 from nmt.documents.xliff import XLIFF
@@ -28,6 +31,7 @@ MEMBERS = re.compile(
 MAX_FILE_BYTES, MAX_TEXT_BYTES, MAX_MEMBERS = 200_000_000, 20_000_000, 10_000
 UNPACKED = 25  # maximum size of all unpacked members together, as a multiple of the maximum size of texts
 OFFICE_97 = b"\xd0\xcf\x11\xe0"  # the first bytes of files of Office 97 and of encrypted Office files
+UTF_16 = {codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
 # The exceptions that parsers and zipfile raise for damaged documents.
 DAMAGES = (zipfile.BadZipFile, zlib.error, struct.error, OverflowError, ValueError, EOFError, OSError, RuntimeError)
 
@@ -45,14 +49,36 @@ def damages(title: object, name: str = "") -> Iterator[None]:
         raise InputError(reason, hint="save it anew from its own program") from error
 
 
-def decoded(title: object, name: str, content: bytes) -> str:
-    """Decode the content of a document, or of its member `name`. Raises InputError if the content is not UTF-8."""
+def encoding_of(suffix: str, content: bytes) -> str:
+    """Return the encoding of a text: UTF-16 if it begins with a BOM of UTF-16, else UTF-8.
+
+    Java's property files are in ISO-8859-1, or in UTF-8 if they are valid UTF-8. In ASCII, they may be read as either.
+    """
+    if suffix != ".properties":
+        return UTF_16.get(content[:2], "utf-8")
+    for encoding in ("ascii", "utf-8"):
+        with contextlib.suppress(UnicodeDecodeError):
+            content.decode(encoding)
+            return encoding
+    return "latin-1"
+
+
+def encoded(text: str, encoding: str) -> bytes:
+    """Encode a text. In property files, `\\u` and a number stand for characters that the encoding does not have."""
+    outside = {"ascii": r"[^\0-\x7f]", "latin-1": r"[^\0-\xff]"}.get(encoding)
+    if outside:
+        text = re.sub(outside, lambda character: json.dumps(character[0])[1:-1], text)
+    return text.encode(encoding)
+
+
+def decoded(title: object, name: str, content: bytes, encoding: str = "utf-8") -> str:
+    """Decode the content of a document, or of its member `name`. Raises InputError if it has another encoding."""
     try:
-        return content.decode()
+        return content.decode(encoding)
     except UnicodeDecodeError as error:
         hint = "if it is text in another encoding: iconv -f ENCODING -t utf-8 FILE > NEW"
         where = f"{title} {name}".rstrip()
-        raise InputError(f"{where} is not UTF-8 at byte {error.start + 1}", hint=hint) from error
+        raise InputError(f"{where} is not {encoding.upper()} at byte {error.start + 1}", hint=hint) from error
 
 
 def unzipped(content: bytes, max_bytes: int) -> tuple[list[zipfile.ZipInfo], dict[str, bytes]]:
@@ -85,10 +111,13 @@ def zipped(infos: list[zipfile.ZipInfo], members: dict[str, bytes]) -> bytes:
 
 
 def parse_lines(text: str) -> list[Part]:
-    """Return the parts of a plain text. Each line is a paragraph."""
+    """Return the parts of a plain text. Each line is a paragraph, and so is each column of it.
+
+    Tabs and runs of spaces separate columns.
+    """
     parser = Parser()
-    # The list contains lines and line ends. The parser copies line ends, because they have no letters.
-    for line in re.split(r"(\A\ufeff|\r?\n)", text):
+    # The list contains texts and what separates them. The parser copies separators, because they have no letters.
+    for line in re.split(r"(\A\ufeff|\r\n|[\t\n\v\f\r\x1c-\x1e\x85\u2028\u2029\u3000]|[ \xa0]{2,})", text):
         parser.write(line, line)
         parser.finish()
     return parser.parts
@@ -98,14 +127,18 @@ def parse_lines(text: str) -> list[Part]:
 # because a paragraph may contain a text box with paragraphs.
 OOXML = [BOXES, PARAGRAPHS]
 FORMATS = {
+    ".arb": [JSON],
     ".docx": OOXML,
+    ".ftl": [FLUENT],
     ".htm": [HTML],
     ".html": [HTML],
     ".json": [JSON],
     ".md": [MARKDOWN],
     ".po": [PO],
     ".pptx": OOXML,
+    ".properties": [PROPERTIES],
     ".srt": [SRT],
+    ".strings": [STRINGS],
     ".txt": [Format(parse_lines, str)],
     ".vtt": [VTT],
     ".xlf": [XLIFF],

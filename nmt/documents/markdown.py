@@ -1,63 +1,45 @@
-"""Markdown: markdown-it-py finds the texts and their inline elements. Everything outside of the texts is copied."""
+"""Markdown: texts and their inline elements. Everything outside of the texts is copied."""
 
-import re
-from collections.abc import Callable, Sequence
-from functools import cache, partial
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
+import regex
+
 from nmt.documents.html import Parser, constructs
-from nmt.documents.markup import Format, Part, has_segment, parts_of_text
-from nmt.errors import InputError
-from nmt.text.spans import Span
+from nmt.documents.markdown_delimiters import CLOSED, OPENED, close_emphasis, unmarked
+from nmt.documents.markdown_syntax import COPIED, COPIED_LINES, markdown_it
+from nmt.documents.markup import Format, Part, descendants, parts_of_text
+from nmt.text.spans import Span, replaced
+from nmt.text.words import LETTER
 
-FRONT_MATTER = re.compile(r"\ufeff?(?:---[ \t]*\r?\n.*?^(?:---|\.\.\.)[ \t]*(?:\r?\n|\Z))?", re.DOTALL | re.MULTILINE)
-LINE_END = re.compile(r"\r\n?|\n")
-# Templates, formulas, footnote marks and checkboxes. No match contains the beginning of another one of its kind, so a
-# search takes linear time.
-TEMPLATE_OR_MARK = re.compile(
-    r"(\{\{(?:(?!\{\{).)*?\}\}|\{%(?:(?!\{%).)*?%\}|\$[^$\s](?:[^$]*[^$\s])?\$|\[\^[^\[\]\s]+\](?::\s)?|^\[[ xX]\]\s)"
+# YAML, TOML and JSON.
+FRONT_MATTER = regex.compile(
+    r"""\ufeff?(?:
+        (?: (?P<mark>---|\+\+\+|;;;)[ \t]*\r?\n .*? ^(?:(?P=mark)|\.\.\.) | \{[ \t]*\r?\n .*? ^\} )
+        [ \t]*(?:\r?\n|\Z)
+    )?""",
+    regex.DOTALL | regex.MULTILINE | regex.VERBOSE,
 )
-ESCAPED = re.compile(
-    r"\\(?=[!-/:-@[-`{-~])|[`]|\*(?=\S)|(?<=\S)\*|(?<!\w)_|_(?!\w)|~~|<(?=[A-Za-z/!?])|&(?=#?\w+;)|\](?=[(\[])"
+LINE_END = regex.compile(r"\r\n?|\n")
+LINE_BREAK = regex.compile(r"(?:\r\n?|\n)[ \t>]*+")
+ESCAPED = regex.compile(
+    rf"""\\(?=[!-/:-@[-`{{-~]) | [`] | \*(?=\S) | (?<=\S)\* | (?<!\w)_ | _(?!\w) | ~~ | <(?=[A-Za-z/!?])
+    | &(?=\#?\w+;) | \](?=\() | (?={COPIED})[\[{{$:!<]""",
+    regex.VERBOSE | regex.DOTALL,
 )
-# These functions escape a translation: marks of lists and headings at the start of a paragraph, and "|" in a cell.
-AS_PARAGRAPH = partial(re.compile(r"^(\d{0,9})([-+.)>=]|#{1,6})(?=\s|$)").sub, r"\1\\\2")
-AS_CELL = partial(re.compile(r"(?<!\\)\|").sub, r"\\|")
-
-
-@cache
-def markdown_it() -> Any:
-    """Return a parser for GitHub's Markdown. The `map` of an inline token is the token's span in the block."""
-    try:
-        from markdown_it import MarkdownIt
-    except ImportError as error:
-        raise InputError("markdown-it-py is not installed", hint="pip install 'nmt-trainer[documents]'") from error
-    parser = MarkdownIt("commonmark").enable(["table", "strikethrough"])
-    names = parser.get_active_rules()["inline"]
-    for name, rule in zip(names, parser.inline.ruler.getRules(""), strict=True):
-        parser.inline.ruler.at(name, with_span(rule))
-    return parser
-
-
-def with_span(rule: Callable[..., bool]) -> Callable[..., bool]:
-    """Wrap an inline rule of markdown-it-py, so that it sets `map` of each token to its span in the block.
-
-    The span of a `link_close` token covers `](…)`.
-    """
-
-    def run(state: Any, silent: bool) -> bool:
-        start, n_tokens = state.pos, len(state.tokens)
-        if not rule(state, silent):
-            return False
-        for token in state.tokens[n_tokens:]:
-            if token.type == "link_close" and token.markup != "autolink" and not token.map:
-                token.map = [state.md.helpers.parseLinkLabel(state, start), state.pos]
-            # Tokens inside of a link already have spans from other rules.
-            token.map = token.map or [start, state.pos]
-        return True
-
-    return run
+# These functions escape a translation: marks of lists, headings and copied lines at the start of a paragraph, and in a
+# cell, "|".
+AS_PARAGRAPH = partial(
+    regex.compile(
+        rf"\A (\d{{0,9}}) ((?:[-+.)*=]|\#{{1,6}})(?=\s|$) | > | (?={COPIED_LINES})[:/\[{{-])",
+        regex.VERBOSE | regex.DOTALL,
+    ).sub,
+    r"\1\\\2",
+)
+AS_CELL = partial(regex.compile(r"(?<!\\)\|").sub, r"\\|")
+TITLE = regex.compile(r"\[!\w[^\n]*")  # the title of an alert has a line of its own
 
 
 def parse_markdown(text: str) -> list[Part]:
@@ -80,8 +62,10 @@ def parse_markdown(text: str) -> list[Part]:
         if span is None:  # the parser changed the text, for example tabs, so the block is copied
             continue
         _, searched = span
-        block_parts = parts_of_block(block.children, block.content, finish)
-        if has_segment(block_parts):
+        block_parts = parts_of_block(
+            block.children, block.content, line_breaks(text[slice(*span)], block.content), finish
+        )
+        if any(map(has_words, block_parts)):
             replacements.append((span, block_parts))
     return parts_of_text(text, replacements)
 
@@ -102,15 +86,23 @@ def block_span(text: str, content: str, line_starts: Sequence[int], first: int) 
     return (start, last_start + len(lines[-1])) if min(start, last_start) >= 0 else None
 
 
-def parts_of_block(tokens: Sequence[Any], content: str, finish: Callable[[str], str]) -> list[Part]:
-    """Return the parts of a block.
+def line_breaks(block: str, content: str) -> dict[int, str]:
+    """Return what the source of a block writes for each newline of `content`, such as "\\n> "."""
+    newlines = [match.start() for match in LINE_END.finditer(content)]
+    return dict(zip(newlines, LINE_BREAK.findall(block), strict=False))
 
-    Templates and formulas stay unchanged in the text to translate. Footnote marks, checkboxes and images are copied
-    like tags.
+
+def parts_of_block(
+    tokens: Sequence[Any], content: str, breaks: Mapping[int, str], finish: Callable[[str], str]
+) -> list[Part]:
+    """Return the parts of a block. `breaks` separate its lines. `finish` is applied to each translation.
+
+    Code, formulas, templates and addresses stay unchanged in the text to translate. Footnote marks and images are
+    copied like tags.
     """
-    parser = Parser(finish)
-    n_read = 0  # tokens before this index have been read
+    parser = Parser(lambda text: finish(close_emphasis(text)))
     html_end = 0  # the end of the last HTML tag
+    n_read = 0  # tokens before this index have been read
     for i, token in enumerate(tokens):
         start, end = token.map or (0, 0)
         if token.type == "html_inline":
@@ -121,52 +113,54 @@ def parts_of_block(tokens: Sequence[Any], content: str, finish: Callable[[str], 
             html_end = end
         elif parser.kept or i < n_read:
             continue
-        elif token.type == "hardbreak":  # the break separates two texts; it is copied with the spaces before it
+        elif token.type == "hardbreak" or (token.type == "softbreak" and TITLE.fullmatch(content, 0, start)):
+            # A line break separates texts. It is copied with the spaces before it, which its token does not cover.
             parser.finish()
             line = content[:start].rstrip(" ")
-            parser.parts.append(content[len(line) : end])
+            newline = content.index("\n", start)
+            parser.parts += [content[len(line) : newline], breaks[newline]]
+        elif token.type == "edge" or (token.type == "attributes" and end == len(content)):
+            parser.finish()
+            parser.parts.append(content[start:end])
         elif token.markup == "autolink":
             parser.copy(content[start:end])
             n_read = i + 3  # skip the text and the end of the link, which are already copied
         else:
-            read_token(parser, token, content[start:end], content)
+            read_token(parser, token, content[start:end].replace("\n", " "))
     if parser.kept:
         keep_raw(parser, content[html_end:])
     parser.finish()
-    return parser.parts
+    return [unmarked(part) if isinstance(part, str) else part for part in parser.parts]
 
 
-def read_token(parser: Parser, token: Any, raw: str, content: str) -> None:
-    """Let a parser read an inline token. `raw` is the source of the token, and `content` the source of its block."""
+def has_words(part: Part) -> bool:
+    """Return whether a part is a segment with letters outside of the elements that are copied."""
+    if isinstance(part, str):
+        return False
+    copied = [((child.start, child.end), "") for child in descendants(part.root) if child.verbatim is not None]
+    return regex.search(LETTER, replaced(part.text, copied)) is not None
+
+
+def read_token(parser: Parser, token: Any, raw: str) -> None:
+    """Let a parser read an inline token. `raw` is the source of the token."""
     name = token.type.removesuffix("_open").removesuffix("_close")
     if name == "text":
-        read_text(parser, token.content, content)
+        parser.write(token.content, token.content)
     elif name == "softbreak":
         parser.write(" ", " ")
-    elif name == "code_inline":
+    elif name in ("code_inline", "verbatim", "address"):
         parser.copy(raw, token.content)
-    elif name == "image":
+    elif name in ("image", "mark", "attributes"):
         parser.copy(raw)
     elif token.nesting > 0:
-        parser.read("[" if name == "link" else token.markup, "start", f"{name} ")
+        parser.read("[" if name == "link" else OPENED + token.markup, "start", f"{name} ")
     elif token.nesting < 0:
-        parser.read(raw if name == "link" else token.markup, "end", f"{name} ")
+        parser.read(token.content or token.markup + CLOSED, "end", f"{name} ")
 
 
 def keep_raw(parser: Parser, raw: str) -> None:
     """Let a parser copy a part of an element that is copied."""
     parser.keep(raw.replace("\n", " "), "text")
-
-
-def read_text(parser: Parser, text: str, content: str) -> None:
-    """Let a parser read the text of a token. `content` is the source of the token's block."""
-    for i, part in enumerate(TEMPLATE_OR_MARK.split(text)):
-        if i % 2 == 0:
-            parser.write(part, part)
-            continue
-        # If the source writes this part differently, for example with entities, escape it anew.
-        raw = part if part in content else escape_markdown(part)
-        parser.copy(raw, part if part[0] in "{$" else "")
 
 
 def escape_markdown(text: str) -> str:

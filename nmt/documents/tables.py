@@ -6,17 +6,19 @@ escapes.
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 
-from nmt.documents.html import BLOCK, VOID, Parser, constructs
-from nmt.documents.markup import Format, Part, Segment, has_segment, parts_of_text
+from nmt.documents.html import BLOCK, MAX_DEPTH, VOID, Parser, constructs
+from nmt.documents.markup import Format, Part, Replacement, Segment, has_segment, parts_of_text
 from nmt.errors import InputError
+from nmt.text.spans import Span
 
 # A text that is copied: a URL, or a message with branches such as {n, plural, one {# day} other {# days}}.
 ADDRESS_OR_BRANCHES = re.compile(r"\s*\w+://\S+\s*|.*\{\s*\w+\s*,\s*(?:plural|select|selectordinal)\s*,.*", re.DOTALL)
-SEPARATOR = re.compile(r"sep=(.)\r?")  # the first line of some CSV files
-JSON_STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
-JSON_KEY_END = re.compile(r"\s*:")
+SEPARATOR = re.compile(r"sep=(.)(?:\r\n?|\n)")  # the first line of some CSV files
+JSON_TOKEN = re.compile(r'(?P<string>"(?:[^"\\]|\\.)*+")(?P<colon>\s*:)?|[\[\]{}]')
+EXTENSION_KEYS = {"message", "description", "placeholders", "hash", "key"}  # of one message of a browser extension
+CATALOG_STATE = re.compile(r'"state": "(\w+)"')  # of a string in a string catalog
 TAG_START = re.compile(r"</?[^\s/>]+")
 HTML_NAMES = BLOCK | VOID  # names of tags that are read as tags even without a partner
 
@@ -34,14 +36,28 @@ def parts_of_string(text: str, encode: Callable[[str], str]) -> list[Part]:
     return [part if isinstance(part, Segment) else encode(part) for part in parser.parts]
 
 
-def read_string(parser: Parser, text: str, escape: Callable[[str], str] = str) -> None:
-    """Let a parser read a text that may contain tags. `escape` escapes a text for the document."""
+def read_string(
+    parser: Parser,
+    text: str,
+    escape: Callable[[str], str] = str,
+    tags: Collection[str] = (),
+    paragraph_end: str = r"(\r?\n|[ \t]*\t[ \t]*| {2,})",
+) -> None:
+    """Let a parser read a text that may contain tags.
+
+    Args:
+        parser: the parser.
+        text: the text to read.
+        escape: a function that escapes a text for the document.
+        tags: the beginnings of tags around the text, such as "<b" and "</b", which may be partners of its tags.
+        paragraph_end: a regular expression with a group, of what is between two paragraphs.
+    """
     if ADDRESS_OR_BRANCHES.fullmatch(text) and not parser.kept:
         parser.copy(escape(text))
         return
-    tags = set(TAG_START.findall(text.lower()))  # the beginnings of all tags, such as "<b" and "</b"
-    for i, line in enumerate(re.split(r"(\r?\n|[ \t]{2,})", text)):
-        if i > 0 and not parser.kept:  # each line and each column is a paragraph; what is between them is copied
+    tags = tags or set(TAG_START.findall(text.lower()))
+    for i, line in enumerate(re.split(paragraph_end, text)):
+        if i > 0 and not parser.kept:  # each line is a paragraph; line breaks between them are copied
             parser.finish()
         for raw, kind, name in constructs(line):
             # A tag whose name is not in `HTML_NAMES` is text if the tag has no partner.
@@ -53,33 +69,41 @@ def read_string(parser: Parser, text: str, escape: Callable[[str], str] = str) -
                 parser.write(escape(raw), raw)
 
 
-def parse_csv(text: str, column: str, title: object) -> list[Part]:
-    """Return the parts of a CSV file (RFC 4180). The segments are the fields of one column.
+def parse_csv(text: str, column: str, title: object, *, into: str = "", is_tsv: bool = False) -> list[Part]:
+    """Return the parts of a CSV file (RFC 4180) or a TSV file. The segments are the fields of one column.
 
     Args:
         text: the content of the file. The first row has the names of the columns.
         column: the name of the column to translate.
         title: the name of the file, for messages.
+        into: the name of the column that gets the translations where it is empty. By default, it is `column`.
+        is_tsv: whether tabs separate the fields. A field without quotes may contain quotes.
     Raises:
-        InputError: no column has this name.
+        InputError: no column has one of these names.
         ValueError: the file is damaged.
     """
     replacements = []
-    rows = csv_rows(text)
-    names = [match["value"].strip('"') for match in next(rows, [])]
-    if column not in names:
-        hint = "--column NAME; the first row of the file must have the names of the columns"
-        raise InputError(f"which column of {title}? There are {names!r:.200}", hint=hint)
-    index = names.index(column)
+    rows = csv_rows(text, is_tsv)
+    names = list(map(field_text, next(rows, [])))
+    for name in (column, into or column):
+        if name not in names:
+            option = "--column" if name == column else "--into"
+            hint = f"{option} NAME; the first row of the file must have the names of the columns"
+            raise InputError(f"which column of {title}? There are {names!r:.200}", hint=hint)
+    source, target = names.index(column), names.index(into or column)
     for row in rows:
         if len(row) != len(names):
             raise ValueError(f"line {line_number(text, row[0].start())} has {len(row)} fields instead of {len(names)}")
-        value = row[index]["value"]
-        if value.startswith('"'):  # a quoted field contains each quote twice
-            value = value[1:-1].replace('""', '"')
-        field_parts = parts_of_string(value, escape_csv)
-        if has_segment(field_parts):
-            replacements.append((row[index].span("value"), ['"', *field_parts, '"']))
+        value = field_text(row[source])
+        if target != source and field_text(row[target]).strip():
+            continue  # the field is filled
+        # Tags may divide a field into several segments, so a field with tags is always in quotes.
+        if is_tsv and row[source]["quoted"] is None and "<" not in value:
+            field_parts = parts_of_string(value, tsv_field)
+        else:
+            field_parts = ['"', *parts_of_string(value, escape_csv), '"']
+        if has_segment(field_parts) or (value and target != source):
+            replacements.append((row[target].span("value"), field_parts))
     return parts_of_text(text, replacements)
 
 
@@ -88,20 +112,36 @@ def escape_csv(text: str) -> str:
     return text.replace('"', '""')
 
 
-def csv_rows(text: str) -> Iterator[list[re.Match[str]]]:
+def tsv_field(text: str) -> str:
+    """Return a field of a TSV file. It needs quotes only if it begins with one."""
+    return f'"{escape_csv(text)}"' if text.startswith('"') else text
+
+
+def field_text(field: re.Match[str]) -> str:
+    """Return the text of a field. In quotes, each quote is written twice."""
+    quoted = field["quoted"]
+    return field["value"] if quoted is None else quoted.replace('""', '"')
+
+
+def csv_rows(text: str, is_tsv: bool = False) -> Iterator[list[re.Match[str]]]:
     """Yield the fields of each row that is not empty.
 
-    The delimiter is the most frequent of comma, semicolon and tab in the first line. Excel names another delimiter in a
-    line before the first row, such as `sep=;`.
+    The delimiter of CSV is the most frequent of comma, semicolon and tab in the first line, outside of quotes. Excel
+    names another delimiter in a line before the first row, such as `sep=;`.
     """
     position = int(text.startswith("\ufeff"))  # skip a BOM
-    first_line = text[position:].partition("\n")[0]
-    delimiter = max(",;\t", key=first_line.count)
-    if match := SEPARATOR.fullmatch(first_line):
+    delimiter = "\t"
+    if not is_tsv:
+        first_line = re.split(r"[\r\n]", text, maxsplit=1)[0]
+        delimiter = max(",;\t", key=re.sub('"[^"]*"', "", first_line).count)
+    if match := SEPARATOR.match(text, position):
         delimiter = match[1]
-        position += len(first_line) + 1
+        position = match.end()
     end = re.escape(delimiter)
-    field = re.compile(rf'(?P<value>"[^"]*(?:""[^"]*)*"|(?!")[^{end}\r\n]*)(?P<end>{end}|\r?\n|\Z)')
+    bare = rf"[^{end}\r\n]*" if is_tsv else rf'(?!")[^{end}\r\n]*'
+    field = re.compile(
+        rf'(?P<value>"(?P<quoted>[^"]*(?:""[^"]*)*)"(?={end}|[\r\n]|\Z)|{bare})(?P<end>{end}|\r\n?|\n|\Z)'
+    )
     row: list[re.Match[str]] = []
     while position < len(text) or row:
         value = field.match(text, position)
@@ -116,16 +156,86 @@ def csv_rows(text: str) -> Iterator[list[re.Match[str]]]:
 
 
 def parse_json_strings(text: str) -> list[Part]:
-    """Return the parts of a JSON file. All strings except keys are segments. Raises ValueError if it is no JSON."""
-    json.loads(text.removeprefix("\ufeff"))  # raises ValueError if the file is not JSON
-    replacements = []
-    for match in JSON_STRING.finditer(text):
-        if JSON_KEY_END.match(text, match.end()):
-            continue
-        value_parts = parts_of_string(json.loads(match[0], strict=False), escape_json)
-        if has_segment(value_parts):
-            replacements.append((match.span(), ['"', *value_parts, '"']))
+    """Return the parts of a JSON file. All strings are segments, except keys and what belongs to a key such as `@name`.
+
+    Flutter's ARB has notes under these keys. In the messages of a browser extension, only each `message` is a segment.
+    Raises ValueError if the text is no JSON.
+    """
+    tree = json.loads(text.removeprefix("\ufeff"))
+    entries = list(tree.values()) if isinstance(tree, dict) else []
+    is_extension = all(isinstance(entry, dict) and {"message"} <= entry.keys() <= EXTENSION_KEYS for entry in entries)
+
+    def is_text(path: list[str]) -> bool:
+        if entries and is_extension:
+            return path[2:] == ["message"]
+        return not any(key.startswith("@") for key in path)
+
+    return parts_of_json(text, is_text)
+
+
+def parse_string_catalog(text: str, target: str) -> list[Part]:
+    """Return the parts of a string catalog of Xcode. Strings without a localization for `target`, or a new one, get it.
+
+    The localization has the plural forms and variations of the source. Raises ValueError if the file is damaged.
+    """
+
+    def is_new(path: list[str]) -> bool:
+        return path[1:3] == ["localizations", target] and path[-2:] == ["stringUnit", "value"]
+
+    replacements: list[Replacement] = []
+    try:
+        source_language = json.loads(text.removeprefix("\ufeff"))["sourceLanguage"]
+        for path, (start, end) in json_values(text):
+            if path[1:] != ["strings", path[-1]]:
+                continue
+            # A string without a localization for the source language is its own key.
+            entry = json.loads(text[start:end])
+            localizations = entry.setdefault("localizations", {})
+            source = localizations.get(source_language) or {"stringUnit": {"state": "new", "value": path[-1]}}
+            states = CATALOG_STATE.findall(json.dumps(localizations.get(target)))
+            if entry.get("shouldTranslate", True) and set(states) <= {"new"}:
+                new = CATALOG_STATE.sub('"state": "needs_review"', json.dumps(source))
+                localizations[target] = json.loads(new)
+                as_xcode = json.dumps(entry, ensure_ascii=False, indent=2, separators=(",", " : "))
+                entry_parts = parts_of_json(as_xcode.replace("\n", "\n    "), is_new)
+                replacements.append(((start, end), entry_parts if has_segment(entry_parts) else [text[start:end]]))
+    except (AttributeError, KeyError, TypeError) as error:
+        raise ValueError("it is no string catalog of Xcode") from error
     return parts_of_text(text, replacements)
+
+
+def parts_of_json(text: str, is_text: Callable[[list[str]], bool]) -> list[Part]:
+    """Return the parts of a JSON text. Strings for whose path `is_text` returns True are segments."""
+    replacements = []
+    for path, (start, end) in json_values(text):
+        if text[start] == '"' and is_text(path):
+            value_parts = parts_of_string(json.loads(text[start:end], strict=False), escape_json)
+            if has_segment(value_parts):
+                replacements.append(((start, end), ['"', *value_parts, '"']))
+    return parts_of_text(text, replacements)
+
+
+def json_values(text: str) -> Iterator[tuple[list[str], Span]]:
+    """Yield the path and the span of each string, object and list of a JSON text, in the order of their ends.
+
+    A path consists of an empty string and the key of each object, which is empty for a list. Raises ValueError if
+    the nesting is too deep.
+    """
+    path = [""]
+    starts = []
+    for token in JSON_TOKEN.finditer(text):
+        if token["colon"]:
+            path[-1] = json.loads(token["string"], strict=False)
+        elif token["string"]:
+            yield path, token.span()
+        elif token[0] in "[{":
+            path.append("")
+            starts.append(token.start())
+        else:
+            path.pop()
+            yield path, (starts.pop(), token.end())
+        if len(path) > MAX_DEPTH:
+            raise ValueError(f"line {line_number(text, token.start())} is nested over {MAX_DEPTH} deep")
 
 
 def escape_json(text: str) -> str:

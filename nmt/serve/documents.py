@@ -37,7 +37,7 @@ class Documents:
         source: Annotated[schema.Source, Form()],
         target: Annotated[schema.Code, Form()],
         api_key: Annotated[schema.Key, Form()] = "",
-        column: Annotated[str, Form(description="Of a .csv file: name of the column to translate.")] = "",
+        column: Annotated[str, Form(description="Of a .csv or .tsv file: name of the column to translate.")] = "",
     ) -> dict[str, str]:
         """Translate a document. You can download the translation from `translatedFileUrl` for 30 minutes."""
         # 1. Check the request.

@@ -43,11 +43,12 @@ KINDS = [
     "⟦[1-6]⟧",  # text that looks like our symbols
     *ADDRESSES,
     CODE,
-    rf"(?<![^\s\"'(>{UNSPACED_SCRIPTS}])[:!][a-zA-Z_][a-zA-Z0-9_]*+",  # :name of Laravel, !name of Drupal
     rf"[\U0001f1e6-\U0001f1ff]{{2}}|[#*0-9]\ufe0f?\u20e3|[{_EMOJI}][\ufe0f\u200d\U000e0020-\U000e007f{_EMOJI}]*",
     _AMOUNT,
 ]
-SPAN = regex.compile(f"(?:{'|'.join(KINDS)})+")  # adjacent placeholders are one span, so that they stay together
+_NAME = rf"(?<![^\s\"'(>{UNSPACED_SCRIPTS}])[:!][a-zA-Z_][a-zA-Z0-9_]*+"  # :name of Laravel, !name of Drupal
+# Adjacent placeholders are one span, so that they stay together.
+SPAN = regex.compile(f"(?:{'|'.join(KINDS)}|{_NAME})+")
 HINT = regex.compile(rf"[\d%{{<$@#:!\[⟦{_EMOJI}\U0001f1e6-\U0001f1ff]|www\.")  # every match of `SPAN` has one
 # What every document keeps: addresses, and expressions of template languages.
 ADDRESS_OR_TEMPLATE = regex.compile("|".join([*ADDRESSES, *TEMPLATES]))
@@ -64,7 +65,7 @@ IN_WORD = regex.compile(WORD_CHARACTER)
 UNSPACED = regex.compile(UNSPACED_CHARACTER)
 # An inserted span gets a space on its left after SPACE_AFTER, and on its right before SPACE_BEFORE.
 SPACE_AFTER = regex.compile(rf"[^\s(\[{{«„“'\"¿¡{UNSPACED_SCRIPTS}]")
-SPACE_BEFORE = regex.compile(rf"{WORD_CHARACTER}|[⟦{{<$%{_EMOJI}]")
+SPACE_BEFORE = regex.compile(rf"{WORD_CHARACTER}|[⟦{{<$%(\[«„“{_EMOJI}]|[-–—]\s")
 
 Patterns = Sequence[regex.Pattern[str]]
 

@@ -22,11 +22,13 @@ from nmt.documents.files import (
     UNPACKED,
     damages,
     decoded,
+    encoded,
+    encoding_of,
     unzipped,
     zipped,
 )
 from nmt.documents.markup import Format, Part, Segment
-from nmt.documents.tables import parse_csv
+from nmt.documents.tables import parse_csv, parse_string_catalog
 from nmt.errors import InputError, NmtError, OutputError, os_errors_as
 from nmt.files import atomic_writer, read_capped
 from nmt.translate.markup import units_of, written
@@ -100,7 +102,7 @@ def translate_file(
     Args:
         watch: a function through which all translations pass, see `Watch`.
         bilingual: whether to write pairs of sentences instead of the document, see `as_pairs`.
-        arguments: keyword arguments of `Translator.translate_lines`, and `column`, see `DocumentTranslation`.
+        arguments: keyword arguments of `Translator.translate_lines`, `column` and `into`, see `DocumentTranslation`.
     Raises:
         InputError: the document is damaged or too large. Nothing is written.
     """
@@ -161,6 +163,7 @@ class DocumentTranslation:
         content: bytes,
         max_text: int,
         column: str = "",
+        into: str = "",
         **arguments: Any,
     ) -> None:
         """Read a document.
@@ -168,7 +171,8 @@ class DocumentTranslation:
         Args:
             title: the name of the document in messages.
             max_text: maximum size of all texts of the document, in bytes.
-            column: the name of the column to translate in a CSV file.
+            column: the name of the column to translate in a CSV or TSV file.
+            into: the name of the column that gets the translations, see `parse_csv`.
             arguments: keyword arguments of `Translator.translate_lines`.
         Raises:
             InputError: the document is damaged or too large.
@@ -177,8 +181,16 @@ class DocumentTranslation:
         self.title = title
         self.suffix = suffix
         self.arguments = arguments
-        csv = Format(partial(parse_csv, column=column, title=title), str, protects=True)
-        self.formats = [csv] if suffix == ".csv" else FORMATS[suffix]
+        if suffix in (".csv", ".tsv"):
+            parse = partial(parse_csv, column=column, title=title, into=into, is_tsv=suffix == ".tsv")
+            self.formats = [Format(parse, str, protects=True)]
+        elif suffix == ".xcstrings":
+            target = language(translator.config.data, "target")
+            if not target:
+                raise InputError("the model names no target language", hint="translate another format than .xcstrings")
+            self.formats = [Format(partial(parse_string_catalog, target=target), str, protects=True)]
+        else:
+            self.formats = FORMATS[suffix]
 
         # A document that is not an archive has one text, whose name is empty.
         self.infos: list[zipfile.ZipInfo] = []
@@ -192,7 +204,8 @@ class DocumentTranslation:
         n_bytes = sum(len(self.members[name]) for name in names)
         if n_bytes > max_text:
             raise InputError(f"{title} has {n_bytes:,} bytes of text, over {max_text:,}", hint="split it")
-        self.texts = {name: decoded(title, name, self.members[name]) for name in names}
+        self.encoding = encoding_of(suffix, content)
+        self.texts = {name: decoded(title, name, self.members[name], self.encoding) for name in names}
 
     def translations(self, watch: Watch = lambda translations, _: translations) -> Iterator[Translation]:
         """Translate all units, and yield the translation of each unit. All translations pass through `watch`.
@@ -254,5 +267,5 @@ class DocumentTranslation:
 
     def content(self) -> bytes:
         """Return the content of the new document. All units must have been translated."""
-        members = {name: text.encode() for name, text in self.texts.items()}
+        members = {name: encoded(text, self.encoding) for name, text in self.texts.items()}
         return zipped(self.infos, self.members | members) if self.infos else members[""]

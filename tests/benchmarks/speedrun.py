@@ -36,7 +36,8 @@ def tree_of(commit: str, folder: Path) -> Path:
     """Return a folder with the files of a commit."""
     tree = folder / commit
     if not tree.exists():
-        subprocess.run(["git", "worktree", "add", "--detach", str(tree), commit], check=True, cwd=ROOT, stdout=sys.stderr)
+        command = ["git", "worktree", "add", "--detach", str(tree), commit]
+        subprocess.run(command, check=True, cwd=ROOT, stdout=sys.stderr)
     return tree.absolute()
 
 
@@ -74,10 +75,13 @@ def dev_files(run: Path) -> tuple[Path, Path]:
 
 def p_faster(seconds: list[float], base: list[float]) -> float:
     """Return the probability of such a difference of means if the recipe were not faster (Welch's t-test)."""
-    errors = [variance(sample) / len(sample) for sample in (seconds, base)]
-    t = (mean(base) - mean(seconds)) / sum(errors) ** 0.5
-    n_free = sum(errors) ** 2 / (errors[0] ** 2 / (len(seconds) - 1) + errors[1] ** 2 / (len(base) - 1))
-    # With t = √n·tan(θ), Student's density of n degrees of freedom is proportional to cos(θ)^(n-1).
+    # 1. Compute the statistic and its degrees of freedom.
+    error, base_error = variance(seconds) / len(seconds), variance(base) / len(base)
+    total = error + base_error
+    t = (mean(base) - mean(seconds)) / total**0.5
+    spread = error**2 / (len(seconds) - 1) + base_error**2 / (len(base) - 1)
+    n_free = total**2 / spread
+    # 2. With t = √n·tan(θ), Student's density of n degrees of freedom is proportional to cos(θ)^(n-1).
     angles = np.linspace(-np.pi / 2, np.pi / 2, 100_001)
     density = np.cos(angles) ** (n_free - 1)
     is_tail = angles > np.arctan(t / n_free**0.5)

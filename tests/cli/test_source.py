@@ -71,7 +71,7 @@ def test_a_file_that_is_no_document_is_refused_with_the_option_for_lines(tmp_pat
     path.touch()
     with pytest.raises(InputError, match="is a file, not a text or a document") as caught:
         source_of(str(path), None, None)
-    assert caught.value.hint.startswith(f"lines of text: nmt translate -i {path}; documents end in .csv, ")
+    assert caught.value.hint.startswith(f"lines of text: nmt translate -i {path}; documents end in .arb, .csv, ")
 
 
 UNSUITABLE = {  # arguments -> part of the error message
@@ -88,7 +88,7 @@ UNSUITABLE = {  # arguments -> part of the error message
     "a.docx -o b.docx --format html": "--format, --prefix, --n-best, --json",
     "a.docx -o b.docx --resume": "--resume is for lines and folders, and a.docx is a document",
     "TEXT --bilingual": "--bilingual is for a document",
-    "a.docx -o b.docx --column a": "--column is for a .csv file",
+    "a.docx -o b.docx --column a": "--column and --into are for a .csv or .tsv file",
     "-i in.zh --format html --json": "--format html goes with none of --json, --min-confidence",
 }
 

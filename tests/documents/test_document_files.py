@@ -32,6 +32,11 @@ TEXTS = {
     "a.json": '{"Titel": "Hund",\n "b": ["da", 1, "\\u0031"], "c": {"d": "ein \\"Wort\\""}}',
     "a.csv": 'Nr,Text\r\n1,"Ein ""Hund"", rot"\r\n\r\n2,"da\n"\r\n',
     "a.xlf": '<xliff version="1.2"><trans-unit id="1"><source>Ein <g>Hund</g></source></trans-unit></xliff>',
+    "a.arb": '{"@@locale": "de", "a": "ein Hund", "@a": {"type": "text"}}',
+    "a.ftl": "# Kommentar\na = ein { $n } Hund\n    .title = da\n",
+    "a.properties": "# Kommentar\na.b = ein Hünd\n",
+    "a.strings": '/* da */\n"a" = "ein Hund";\n',
+    "a.tsv": "Nr\tText\n1\tda\n",
     "a.po": '# Kommentar\nmsgid "Ein Hund"\nmsgstr ""\n',
 }
 ARCHIVES = {  # by name, their members
@@ -56,6 +61,11 @@ SENTENCES = {
     "a.vtt": ["Ein Hund bellt"],
     "a.json": ["Hund", "da", 'ein "Wort"'],
     "a.csv": ['Ein "Hund", rot', "da"],
+    "a.arb": ["ein Hund"],
+    "a.ftl": ["ein {1} Hund", "da"],
+    "a.properties": ["ein Hünd"],
+    "a.strings": ["ein Hund"],
+    "a.tsv": ["da"],
     "a.docx": ["der rote Hund", "Kopf", "Ende"],
     "b.docx": ["da"],
     "a.pptx": ["Titel", "Notiz"],
@@ -103,7 +113,8 @@ def test_texts_are_translated_and_all_else_stays(tmp_path: Path, name: str) -> N
     assert contents(back) == contents(source)
 
 
-@pytest.mark.parametrize("name", [*TEXTS, *ARCHIVES])
+# Hardly any text is no property file.
+@pytest.mark.parametrize("name", sorted({*TEXTS, *ARCHIVES} - {"a.properties"}))
 def test_a_damaged_document_is_one_error_and_nothing_is_written(tmp_path: Path, name: str) -> None:
     source, output = sample(tmp_path / name, name), tmp_path / f"new.{name}"
     whole = source.read_bytes()
@@ -174,6 +185,42 @@ def test_the_format_of_office_97_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "a.docx"
     path.write_bytes(b"\xd0\xcf\x11\xe0")  # also that of a document with a password
     assert "it has a password, or the format of Office 97" in refusal(path)
+
+
+# --- plain text and encodings -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("space", ["\t", "  ", "   ", "\f", "\r", "\r\n", "\u3000"])
+def test_columns_of_plain_text_are_separate(tmp_path: Path, space: str) -> None:
+    source, output = tmp_path / "a.txt", tmp_path / "b.txt"
+    source.write_bytes(f"{space}ein Hund{space}da".encode())
+    assert echo_file(source, output) == ["ein Hund", "da"]
+    assert output.read_bytes() == f"{space}EIN HUND{space}DA".encode()
+
+
+BYTES = {  # of a file before and after
+    "a.properties": (b"a=da", rb"a=DA\u00e9\u6211\ud83d\ude00"),
+    "latin.properties": (b"a=\xe4", b"a=\xc4\xe9" + rb"\u6211\ud83d\ude00"),
+    "utf8.properties": ("a=ä".encode(), "a=Äé我😀".encode()),
+    "a.strings": ('\ufeff"a" = "da";'.encode("utf-16-le"), '\ufeff"a" = "DAé我😀";'.encode("utf-16-le")),
+    "a.txt": ("\ufeffda\r\n".encode("utf-16-be"), "\ufeffDAé我😀\r\n".encode("utf-16-be")),
+}
+
+
+@pytest.mark.parametrize("name", BYTES)
+def test_a_file_keeps_its_encoding(tmp_path: Path, name: str) -> None:
+    source, output = tmp_path / name, tmp_path / f"new.{name}"
+    before, after = BYTES[name]
+    source.write_bytes(before)
+    echo_file(source, output, lambda text: text.upper() + "é我😀")
+    assert output.read_bytes() == after
+
+
+def test_a_column_is_filled(tmp_path: Path) -> None:
+    source, output = tmp_path / "a.tsv", tmp_path / "b.tsv"
+    source.write_text("de\ten\nda\t\n")
+    echo_file(source, output, column="de", into="en")
+    assert output.read_text() == "de\ten\nda\tDA\n"
 
 
 # --- the command ------------------------------------------------------------------------------------------

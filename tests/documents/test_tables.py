@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nmt.documents.markup import Format
-from nmt.documents.tables import JSON, parse_csv
+from nmt.documents.tables import JSON, parse_csv, parse_string_catalog
+from nmt.errors import InputError
 
 CSV = Format(partial(parse_csv, column="text", title=""), str)
 
@@ -40,6 +41,18 @@ STRINGS = r"""
 
 {"a": "eins\n\nzwei\n"}
 {"a": "EINS\n\nZWEI\n"}
+
+{"a": "eins\tzwei"}
+{"a": "EINS\tZWEI"}
+
+{"@@locale": "de", "a": "da {n}", "@a": {"placeholders": {"n": {"type": "String"}}}}
+{"@@locale": "de", "a": "DA {N}", "@a": {"placeholders": {"n": {"type": "String"}}}}
+
+{"a": {"message": "da", "description": "da", "placeholders": {"b": {"content": "$1", "example": "da"}}}}
+{"a": {"message": "DA", "description": "da", "placeholders": {"b": {"content": "$1", "example": "da"}}}}
+
+{"a": {"message": "da", "title": "da"}}
+{"a": {"message": "DA", "title": "DA"}}
 
 "da"
 "DA"
@@ -71,6 +84,51 @@ def shape(tree: Any) -> Any:
 def test_keys_and_structure_of_any_json_stay(tree: object) -> None:
     written = echoed(json.dumps(tree), JSON, str.swapcase)
     assert shape(json.loads(written)) == shape(tree)
+
+
+# --- string catalogs --------------------------------------------------------------------------------------
+
+CATALOG = Format(partial(parse_string_catalog, target="en"), str)
+
+
+def unit(value: str, state: str = "translated") -> dict[str, Any]:
+    return {"stringUnit": {"state": state, "value": value}}
+
+
+def catalog(**strings: dict[str, Any]) -> str:
+    tree = {"sourceLanguage": "de", "strings": strings, "version": "1.0"}
+    return json.dumps(tree, ensure_ascii=False, indent=2, separators=(",", " : "))
+
+
+def plural(state: str, *values: str) -> dict[str, Any]:
+    units = [unit(value, state) for value in values]
+    return {"variations": {"plural": dict(zip(["one", "other"], units, strict=True))}}
+
+
+@pytest.mark.parametrize("new", [{}, {"en": unit("", "new")}, {"en": plural("new", "", "")}])
+def test_a_string_of_a_catalog_gets_a_localization(new: dict[str, Any]) -> None:
+    expected = {"localizations": {"en": unit('DA "Ä"', "needs_review")}}
+    assert echoed(catalog(**{'da "ä"': {"localizations": new}}), CATALOG) == catalog(**{'da "ä"': expected})
+
+
+def test_a_string_of_a_catalog_has_the_plural_forms_of_the_source() -> None:
+    source = {"de": plural("translated", "ein Tag", "Tage")}
+    expected = source | {"en": plural("needs_review", "EIN TAG", "TAGE")}
+    written = echoed(catalog(key={"localizations": source}), CATALOG)
+    assert written == catalog(key={"localizations": expected})
+
+
+COPIED_ENTRIES: list[dict[str, Any]] = [
+    {"shouldTranslate": False},
+    {"localizations": {"en": unit("there")}},
+    {"localizations": {"de": unit("%@")}},
+]
+
+
+@pytest.mark.parametrize("entry", COPIED_ENTRIES)
+def test_other_strings_of_a_catalog_stay(entry: dict[str, Any]) -> None:
+    source = json.dumps({"sourceLanguage": "de", "strings": {"da": entry}})
+    assert echoed(source, CATALOG) == source
 
 
 # --- CSV --------------------------------------------------------------------------------------------------
@@ -105,6 +163,40 @@ def test_only_the_column_of_a_csv_file_changes(dialect: type[csv.Dialect], table
     assert rows == [[first, second.swapcase()] for first, second in table]
 
 
+def test_a_comma_in_a_quoted_name_is_no_delimiter() -> None:
+    assert echoed('"a, b, c";text\r1;da\r', CSV) == '"a, b, c";text\r1;"DA"\r'
+
+
+TSV = Format(partial(parse_csv, column="text", title="", is_tsv=True), str)
+TSV_FIELDS = {
+    "da": "DA",
+    '"da" da': '"""DA"" DA"',
+    '5" da': '5" DA',
+    '"da\n""ä"""': '"DA\n""Ä"""',
+    "a, b": "A, B",
+    "1": "1",
+}
+
+
+@pytest.mark.parametrize("field", TSV_FIELDS)
+def test_a_field_of_tsv_needs_no_quotes(field: str) -> None:
+    written = echoed(f"id\ttext\n1\t{field}\n", TSV)
+    assert written == f"id\ttext\n1\t{TSV_FIELDS[field]}\n"
+
+
+def test_empty_fields_of_another_column_are_filled() -> None:
+    markup = Format(partial(parse_csv, column="de", title="", into="en"), str)
+    written = echoed("de,en\nda,\nda,there\n12,\n,\n", markup)
+    assert written == 'de,en\nda,"DA"\nda,there\n12,"12"\n,\n'
+
+
+@pytest.mark.parametrize(("column", "into", "option"), [("x", "", "--column"), ("a", "x", "--into")])
+def test_a_missing_column_is_an_error(column: str, into: str, option: str) -> None:
+    with pytest.raises(InputError, match=r"There are \['a', 'b'\]") as caught:
+        parse_csv("a,b\n", column, "", into=into)
+    assert caught.value.hint.startswith(f"{option} NAME")
+
+
 # --- damages ----------------------------------------------------------------------------------------------
 
 BAD_CSV = {
@@ -116,6 +208,7 @@ BAD_JSON = {
     "": "Expecting value",
     '{"a": "\\ud800b"}': "surrogates not allowed",
     '{"a": "b}': "Unterminated string",
+    "[" * 101 + "]" * 101: "line 1 is nested over 100 deep",
 }
 
 
@@ -129,3 +222,9 @@ def test_a_damaged_csv_file_is_an_error(source: str) -> None:
 def test_a_damaged_json_file_is_an_error(source: str) -> None:
     with pytest.raises(ValueError, match=BAD_JSON[source]):
         JSON.parse(source)
+
+
+@pytest.mark.parametrize("source", ["{}", "[]", '{"sourceLanguage": "de", "strings": {"a": "b"}}'])
+def test_a_damaged_catalog_is_an_error(source: str) -> None:
+    with pytest.raises(ValueError, match="it is no string catalog"):
+        CATALOG.parse(source)

@@ -61,7 +61,7 @@ def test_a_document_can_be_downloaded_twice(client: Client) -> None:
 
 def test_formats_are_listed(client: Client) -> None:
     suffixes = client.get("/frontend/settings").json["supportedFilesFormat"]
-    assert suffixes == list(SUFFIXES) == sorted([*FORMATS, ".csv"])
+    assert suffixes == list(SUFFIXES) == sorted([*FORMATS, ".csv", ".tsv", ".xcstrings"])
 
 
 NAMES = [  # of an uploaded file, the charset of the form, and the name of its translation
@@ -84,7 +84,7 @@ def test_a_file_name_is_only_in_the_header_of_the_download(client: Client, name:
 WRONG: list[tuple[str | None, bytes, dict[str, str], str]] = [  # the file's name, its content, other fields, the error
     (None, b"", {}, "file: Field required"),
     (None, b"", {"file": "a"}, "file: must be a file"),
-    ("a.exe", b"a", {}, "file: its name must end in .csv, .docx, "),
+    ("a.exe", b"a", {}, "file: its name must end in .arb, .csv, .docx, "),
     ("a.txt", b"a", {"target": "fr"}, "no model translates zh to fr; this server translates zh to en"),
     ("a.txt", b"a\xff", {}, "the file is not UTF-8 at byte 2"),
     ("a.csv", b"id,b", {"column": "c"}, "which column of the file? There are ['id', 'b']"),
