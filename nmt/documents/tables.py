@@ -8,7 +8,7 @@ import json
 import re
 from collections.abc import Callable, Collection, Iterator
 
-from nmt.documents.html import BLOCK, MAX_DEPTH, VOID, Parser, constructs
+from nmt.documents.html import BLOCK, MAX_DEPTH, VOID, Construct, Parser, constructs
 from nmt.documents.markup import Format, Part, Replacement, Segment, has_segment, parts_of_text
 from nmt.errors import InputError
 from nmt.text.spans import Span
@@ -20,6 +20,7 @@ JSON_TOKEN = re.compile(r'(?P<string>"(?:[^"\\]|\\.)*+")(?P<colon>\s*:)?|[\[\]{}
 EXTENSION_KEYS = {"message", "description", "placeholders", "hash", "key"}  # of one message of a browser extension
 CATALOG_STATE = re.compile(r'"state": "(\w+)"')  # of a string in a string catalog
 TAG_START = re.compile(r"</?[^\s/>]+")
+NUMBERED_TAG = re.compile(r"(</?\d+>)")
 HTML_NAMES = BLOCK | VOID  # names of tags that are read as tags even without a partner
 
 
@@ -59,7 +60,7 @@ def read_string(
     for i, line in enumerate(re.split(paragraph_end, text)):
         if i > 0 and not parser.kept:  # each line is a paragraph; line breaks between them are copied
             parser.finish()
-        for raw, kind, name in constructs(line):
+        for raw, kind, name in constructs_of_string(line):
             # A tag whose name is not in `HTML_NAMES` is text if the tag has no partner.
             partner = f"<{name}" if kind == "end" else f"</{name}"
             is_no_tag = name and name not in HTML_NAMES and partner not in tags
@@ -67,6 +68,15 @@ def read_string(
                 parser.read(escape(raw), kind, name)
             else:
                 parser.write(escape(raw), raw)
+
+
+def constructs_of_string(text: str) -> Iterator[Construct]:
+    """Yield the constructs of a string. The names of tags may be numbers, as React writes them: `<1>` and `</1>`."""
+    for i, piece in enumerate(NUMBERED_TAG.split(text)):
+        if i % 2 == 0:
+            yield from constructs(piece)
+        else:
+            yield Construct(piece, "end" if "/" in piece else "start", piece.strip("</>"))
 
 
 def parse_csv(text: str, column: str, title: object, *, into: str = "", is_tsv: bool = False) -> list[Part]:

@@ -17,7 +17,7 @@ from nmt.decode.options import Engine
 from nmt.errors import InputError
 from nmt.text.directives import numbered, settled
 from nmt.text.lines import is_blank, one_line
-from nmt.text.placeholders import IN_WORD, NUMBER, SPAN, TOKEN, Masked, Patterns, end_of_words, inserted
+from nmt.text.placeholders import IN_WORD, NUMBER, SPAN, TOKEN, UNSPACED, Masked, Patterns, end_of_words, inserted
 from nmt.text.spans import indices_between
 from nmt.text.tokenizer import Tokenizers
 from nmt.text.words import WordText
@@ -199,10 +199,10 @@ def places_of(item: Incomplete, links: Links) -> dict[int, Place]:
         start, end = kept.span
         head, tail = mask.text[:start].strip(), mask.text[end:].strip()
         if not kept.mark and not head:
-            places[i] = Place(0, 0, touches_right=touches(kept.original, kept.after))
+            places[i] = Place(0, 0, touches_right=touches(kept.original, kept.after, text[:1]))
             continue
         if not kept.mark and not tail and not IN_WORD.match(head[-1]):
-            places[i] = Place(len(text), len(text), touches_left=touches(kept.original, kept.before))
+            places[i] = Place(len(text), len(text), touches_left=touches(kept.original, kept.before, text[-1:]))
             continue
         # 3. Put the span beside the translation of a neighboring word.
         touches_left = bool(IN_WORD.match(kept.before)) and words.start - 1 in sources
@@ -219,10 +219,14 @@ def places_of(item: Incomplete, links: Links) -> dict[int, Place]:
     return places
 
 
-def touches(span: str, neighbor: str) -> bool:
-    """Return whether a span at an end of a text touches the text, given the character that touches it in the source.
+def touches(span: str, neighbor: str, edge: str) -> bool:
+    """Return whether a span at an end of a sentence touches the translation.
 
-    Quotation marks and brackets touch any character. Other spans touch only words of scripts with spaces.
+    `neighbor` is the character beside the span in the source, and `edge` the character of the translation. A span
+    touches a word only if it touches a word in the source. Chinese has no spaces, so it does not tell.
     """
-    is_mark = PUNCTUATION.fullmatch(span) and not neighbor.isspace()
-    return bool(is_mark or IN_WORD.match(neighbor))
+    if neighbor.isspace():
+        return False
+    is_mark = PUNCTUATION.fullmatch(span) is not None  # quotation marks and brackets touch any word
+    is_alike = bool(IN_WORD.match(neighbor)) == bool(IN_WORD.match(edge)) and not UNSPACED.match(neighbor)
+    return is_mark or is_alike

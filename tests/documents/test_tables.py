@@ -27,6 +27,12 @@ STRINGS = r"""
 {"a": "ein <b>Hund</b> &amp;"}
 {"a": "EIN <b>HUND</b> &AMP;"}
 
+{"a": "ein <1>Hund</1> <2> da"}
+{"a": "EIN <1>HUND</1> <2> DA"}
+
+{"a": "-h  Hilfe", "b": "a\tb"}
+{"a": "-H  HILFE", "b": "A\tB"}
+
 {"a": "Datei <name> an <a@b.de>"}
 {"a": "DATEI <NAME> AN <A@B.DE>"}
 
