@@ -26,10 +26,10 @@ def test_the_sign_goes_before_the_first_letter_or_after_the_text(
     assert accelerator.restored("保存…") == without_letters
 
 
-@pytest.mark.parametrize(
-    "text",
-    ["mein_name", "MEIN_NAME", "__init__", "Tom & Eva", "F&E", "R&D", "&amp;", "a?b=1&c=2", "{_x}", "_1", "_a _b", "_a" * 99],
-)
+OTHERS = ["mein_name", "__init__", "Tom & Eva", "F&E", "&amp;", "a?b=1&c=2", "{_x}", "_1", "_a _b", "_" + "a" * 200]
+
+
+@pytest.mark.parametrize("text", OTHERS)
 def test_other_texts_have_no_accelerator(text: str) -> None:
     assert without_accelerator(text) == (text, Accelerator())
     assert Accelerator().restored(text) == text
