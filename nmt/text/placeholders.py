@@ -52,7 +52,8 @@ SPAN = regex.compile(f"(?:{'|'.join(KINDS)}|{_NAME})+")
 HINT = regex.compile(rf"[\d%{{<$@#:!\[⟦{_EMOJI}\U0001f1e6-\U0001f1ff]|www\.")  # every match of `SPAN` has one
 # What every document keeps: addresses, and expressions of template languages.
 ADDRESS_OR_TEMPLATE = regex.compile("|".join([*ADDRESSES, *TEMPLATES]))
-INVENTED = regex.compile(rf" ?(?:{'|'.join([*TEMPLATES, *TAGS, *DIRECTIVES])})")  # must not come from the model
+# Spans that a model must not write by itself, with the space before them if the next character needs none.
+INVENTED = regex.compile(rf"( )?(?:{'|'.join([*TEMPLATES, *TAGS, *DIRECTIVES])})(?(1)(?=[\s.,;:!?]|\Z))")
 QUOTED_CODE = regex.compile(rf"[\"'“„«‘(\[「『]{CODE}+[\"'”“»’)\]」』]")
 EQUAL_WORD = regex.compile(LONG_WORD)  # a word that counts as a placeholder in training if both sides have it
 NUMBER = regex.compile(_NUMBER)
@@ -240,7 +241,7 @@ class Masked:
         invented is removed.
         """
         if not INVENTED.search(self.text):
-            translation = INVENTED.sub("", translation)
+            translation = INVENTED.sub("", translation).strip(" ")
         # The translation must have each mark as often as the masked text. The mark of a removed span is empty, so it is
         # always missing.
         marks = self.marks
