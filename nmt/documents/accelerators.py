@@ -9,7 +9,7 @@ from typing import NamedTuple
 import regex
 
 from nmt.text.placeholders import SPAN
-from nmt.text.words import SPACED_LETTER
+from nmt.text.words import KEY_LETTER
 
 # The sign of an accelerator. In the middle of a word, `_` needs a capital before it, because `file_name` is a name in
 # code, and `&` needs a small letter after it, because of "Q&A". `&amp;` is an entity, and `&b=1` is part of an address.
@@ -19,7 +19,7 @@ SIGN = regex.compile(
 # Chinese and Japanese labels have the sign and the letter in parentheses.
 APPENDED = regex.compile(r"\(([_&])(\w)\)")
 MAX_LENGTH = 100  # a longer text is no label
-LETTER = regex.compile(rf"(?:{SPAN.pattern})(*SKIP)(*FAIL)|(?!\p{{Hangul}}){SPACED_LETTER}")
+LETTER = regex.compile(rf"(?:{SPAN.pattern})(*SKIP)(*FAIL)|{KEY_LETTER}")
 END = regex.compile(r"(?<![\s:：.…])[\s:：.…]*+\Z")
 
 

@@ -38,7 +38,7 @@ _EMOJI = "\U0001f000-\U0001faff\u2600-\u27bf\u2b00-\u2bff\u231a-\u23ff"
 _IN_NUMBER = "[.,:/'’٫٬-]"
 _NUMBER = rf"(?<!{WORD_CHARACTER})(?<!{WORD_CHARACTER}{_IN_NUMBER})(?>\d+(?:{_IN_NUMBER}\d+)*)(?!{SPACED_LETTER})"
 # A sign of a currency and a minus stay with their number.
-_AMOUNT = rf"(?:(?<![\w)])[-+±−]|\p{{Sc}}){{0,2}}+(?=\d){_NUMBER}(?:\p{{Sc}}(?!\w))?"
+_AMOUNT = r"(?:(?<![\w)])[-+±−]|\p{Sc}){0,2}+(?=\d)" + _NUMBER + r"(?:\p{Sc}(?!\w))?"
 KINDS = [
     "⟦[1-6]⟧",  # text that looks like our symbols
     *ADDRESSES,
