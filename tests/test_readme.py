@@ -279,7 +279,7 @@ def desk(five_run: FiveRun, tmp_path_factory: pytest.TempPathFactory) -> Path:
     for part in ("new.de.000", "new.de.001", "new.de.002", "letter.txt", "letters/a.txt"):
         shutil.copy(five_run.source_file, home / part)
     (home / "terms.tsv").write_text("Hund\thound\n")
-    (home / "shop.csv").write_text("id,description\n1,Hund\n")
+    (home / "shop.csv").write_text("id,description,de,en\n1,Hund,Hund,\n")
     (home / "film.srt").write_text("1\n00:00:01,000 --> 00:00:02,000\nHund\n")
     (home / "app.po").write_text('msgid "Hund"\nmsgstr ""\n')
     with zipfile.ZipFile(home / "report.docx", "w") as archive:

@@ -12,7 +12,7 @@ from nmt.errors import InputError
 
 # The beginning of a path on Linux, macOS and Windows: /a, ./a, ../a, ~/a, C:\a, .\a, \\server\a
 PATH_START = re.compile(r"/|~[/\\]|\.\.?[/\\]|[A-Za-z]:[/\\]|\\\\")
-KNOWN_SUFFIXES = (*SUFFIXES, ".gz", ".tmx")
+KNOWN_SUFFIXES = (*SUFFIXES, ".gz")
 
 
 class Source(NamedTuple):

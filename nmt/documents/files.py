@@ -19,6 +19,7 @@ from nmt.documents.resources import FLUENT, PROPERTIES, STRINGS
 from nmt.documents.subtitles import SRT, VTT
 from nmt.documents.tables import JSON
 from nmt.documents.xliff import XLIFF
+from nmt.documents.xml_strings import ANDROID, QT, RESX, STRINGSDICT
 from nmt.errors import InputError
 from nmt.files import check_deflated
 
@@ -137,10 +138,14 @@ FORMATS = {
     ".po": [PO],
     ".pptx": OOXML,
     ".properties": [PROPERTIES],
+    ".resx": [RESX],
     ".srt": [SRT],
     ".strings": [STRINGS],
+    ".stringsdict": [STRINGSDICT],
+    ".ts": [QT],
     ".txt": [Format(parse_lines, str)],
     ".vtt": [VTT],
     ".xlf": [XLIFF],
     ".xliff": [XLIFF],
+    ".xml": [ANDROID],
 }

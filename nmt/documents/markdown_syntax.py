@@ -42,7 +42,10 @@ _TERMINATORS = r"\n!\#$%&*+\-:<=>@\[\\\]^_`{}~"  # characters at which another r
 CONSTRUCT = regex.compile(
     rf"{COPIED} | {ADDRESS} | (?P<text> (?:(?!{COPIED}|{ADDRESS})[^{_TERMINATORS}])++ )", regex.VERBOSE | regex.DOTALL
 )
-ADDRESS_WITH_TEMPLATE = regex.compile(rf"[^\s()<>{{}}]*+{TEMPLATE}(?:{TEMPLATE}|[^\s()<>{{}}])*+", regex.DOTALL)
+_IN_ADDRESS = r"[^\s()<>{}]"
+ADDRESS_WITH_TEMPLATE = regex.compile(
+    rf"(?<!{_IN_ADDRESS}){_IN_ADDRESS}*+(?:{TEMPLATE})(?:{TEMPLATE}|{_IN_ADDRESS})*+", regex.DOTALL
+)
 # Lines that are copied. A formula ends at a blank line at the latest.
 COPIED_LINES = rf"""
     (?: \{{%-?[ ]*highlight\b(?:(?!\{{%-?[ ]*highlight\b).)*?\{{%-?[ ]*endhighlight[ ]*-?%\}}

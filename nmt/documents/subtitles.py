@@ -43,7 +43,7 @@ GAP = regex.compile(
     regex.VERBOSE,
 )
 # What is copied before and after a text: formats such as {\an8}; dashes and notes of music, and tags outside of them.
-HEAD = regex.compile(r"(?:\{[^{}\r\n]*\})*+(?:(?:</?(?!v)[^<>]*>|\{[^{}\r\n]*\})*+(?:\s*+[-–—♪♫♬])++\s*+)?")
+HEAD = regex.compile(r"\A(?:\{[^{}\r\n]*\})*+(?:(?:</?(?!v)[^<>]*>|\{[^{}\r\n]*\})*+(?:\s*+[-–—♪♫♬])++\s*+)?")
 TAIL = regex.compile(r"(?<![\s♪♫♬])(?:\s*+[♪♫♬])++(?:</?[^<>]*>|\{[^{}\r\n]*\}|\s)*+\Z")
 # Times, formats, and the readings of ruby are elements without content.
 CUE_CONSTRUCT = regex.compile(

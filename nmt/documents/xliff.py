@@ -1,105 +1,112 @@
-"""XLIFF 1 and 2: the translation of each source becomes the target. Finished targets stay unchanged.
-
-Inline elements are read as tags. The library translate-toolkit is not used, because it loses elements that it does not
-know.
-"""
+"""XLIFF 1 and 2, and TMX: the translation of each source becomes the target. Finished targets stay unchanged."""
 
 import re
-from html import unescape
+from copy import deepcopy
+from dataclasses import replace
+from functools import partial
 
-from nmt.documents.html import ConstructKind, Parser, escape_html
-from nmt.documents.markup import Format, Part
-from nmt.documents.tables import read_string
-from nmt.documents.xml import XmlNode, read_xml
+from nmt.documents.markup import Part
+from nmt.documents.xml import XmlNode
+from nmt.documents.xml_units import Pairs, UnitTable, child_named, is_empty, open_tag, parse_units
+from nmt.languages import base_language
 
-AROUND = ("g", "mrk", "pc")  # inline elements that contain text; others contain code or nothing
-# Inline elements that come in pairs. Each element is read as an opening or a closing tag.
-PAIRED: dict[str, ConstructKind] = {
-    "bpt": "start",
-    "bx": "start",
-    "sc": "start",
-    "ec": "end",
-    "ept": "end",
-    "ex": "end",
-}
-VERSION = re.compile(r"""\sversion\s*=\s*["'][12]\.""")
-PROTECTED = re.compile(r"""\s(?:translate\s*=\s*["']no|mtype\s*=\s*["']protected)\b""")
-UNFINISHED = re.compile(r"""\sstate\s*=\s*["'](?:new|initial|needs-translation)\b""")
-KEY = re.compile(r"""\s(id|rid|startRef)\s*=\s*["']([^"']*)""")
-CDATA = "<![CDATA["
+UNFINISHED = re.compile(r"""(\sstate\s*=\s*["'])(?:new|initial|needs-translation)\b""")
+SEGMENT = re.compile(r"""\smtype\s*=\s*["']seg\b""")
+SEGMENT_ID = re.compile(r"""\smid\s*=\s*["']([^"']*)""")
+LANGUAGE = re.compile(r"""<tuv\s(?:[^<>]*\s)?(?:xml:)?lang\s*=\s*["']([^"']*)""")
 
 
-def parse_xliff(text: str) -> list[Part]:
-    """Return the parts of an XLIFF file. Raises ValueError if the file is damaged, or is no XLIFF."""
-    document = read_xml(text)
-    if not any(node.local_name == "xliff" and VERSION.search(node.opening) for node in document.children):
-        raise ValueError("it is no XLIFF of version 1 or 2")
-    parts: list[Part] = []
+def xliff_pairs(unit: XmlNode) -> Pairs:
+    """Yield pairs of a target to fill and its source. A missing target is added.
 
-    def visit(node: XmlNode) -> None:
-        if node.name and PROTECTED.search(node.opening):  # copy the node with its content
-            parts.append(node.raw)
-        elif node.local_name in ("trans-unit", "segment"):
-            parts.extend(parts_of_unit(node))
-        else:
-            parts.append(node.opening)
-            for child in node.children:
-                visit(child)
-            parts.append(node.closing)
-
-    visit(document)
-    return parts
-
-
-def parts_of_unit(unit: XmlNode) -> list[Part]:
-    """Return the parts of a unit. The parts of the source replace the content of the target.
-
-    A missing target is added. A unit with a finished target is copied.
+    In a segmented unit, these are segments, which are elements `<mrk mtype="seg">` with the same `mid`.
     """
-    children = {child.local_name: child for child in unit.children}
-    source, target = children.get("source"), children.get("target")
+    # 1. Find the source and the target.
+    source, target = child_named(unit, "source"), child_named(unit, "target")
     if source is None:
         raise ValueError(f"there is no source in {unit.opening:.60}")
+    segmented = child_named(unit, "seg-source") or source
     if target is None:
         name = source.name.removesuffix("source") + "target"
-        target = XmlNode(name, f"<{name}>")
-        # In version 1, a segmented source (`seg-source`) can follow the source.
-        source_end = unit.children.index(children.get("seg-source", source)) + 1
-        unit.children.insert(source_end, target)
-    if target.content.strip() and not UNFINISHED.search(unit.opening + target.opening):
-        return [unit.raw]
+        target = XmlNode(name, f"<{name}/>")
+        unit.children.insert(unit.children.index(segmented) + 1, target)
 
-    # Replace the content of the target by the parts of the source.
-    parser = Parser()
-    read_inline(parser, source.children)
-    parser.finish()
-    parts: list[Part] = [unit.opening]
-    for child in unit.children:
-        if child is target:  # the file may write the target as an empty element, `<target/>`
-            parts += [target.opening.rstrip("/> \t\r\n"), ">", *parser.parts, f"</{target.name}>"]
+    # 2. Choose the pairs without a translation. In a new target, these are all pairs if none is empty.
+    is_new = UNFINISHED.search(unit.opening + target.opening) is not None
+    pairs = [(target, source)]
+    if segments_of(segmented) and (is_new or is_empty(target) or segments_of(target)):
+        pairs = segment_pairs(segmented, target)
+    empty = [pair for pair in pairs if is_empty(pair[0])]
+    if not empty and not is_new:
+        return
+
+    # 3. A new translation is to be reviewed. Only a state that the file declares is replaced.
+    state = "needs-review-translation" if unit.local_name == "trans-unit" else "translated"
+    for node in (unit, target):
+        node.opening = UNFINISHED.sub(rf"\g<1>{state}", node.opening)
+    yield from empty or pairs
+
+
+def segments_of(node: XmlNode) -> dict[str, XmlNode]:
+    """Return the segments of a source or target by their identifiers."""
+    segments = {}
+    for child in node.children:
+        if child.local_name == "mrk" and SEGMENT.search(child.opening):
+            identifier = SEGMENT_ID.search(child.opening)
+            segments[identifier[1] if identifier else ""] = child
         else:
-            parts.append(child.raw)
-    return [*parts, unit.closing]
+            segments |= segments_of(child)
+    return segments
 
 
-def read_inline(parser: Parser, nodes: list[XmlNode]) -> None:
-    """Let a parser read the text and the inline elements of a source. A pair of codes (`PAIRED`) is one element."""
-    for node in nodes:
-        name, raw = node.local_name, node.opening
-        if raw.startswith(CDATA):
-            read_string(parser, raw.removeprefix(CDATA).removesuffix("]]>"), escape_html)
-        elif not raw.startswith("<"):  # the node is text
-            read_string(parser, unescape(raw), escape_html)
-        elif name in AROUND and node.closing:
-            parser.read(raw, "verbatim" if PROTECTED.search(raw) else "start", f"{name} ")
-            read_inline(parser, node.children)
-            parser.read(node.closing, "end", f"{name} ")
-        elif name in PAIRED or parser.kept:
-            # Several attributes can identify the pair. The first choice is `startRef`, then `rid`, then `id`.
-            _, key = max(KEY.findall(raw), default=("", ""))
-            parser.read(node.raw, PAIRED.get(name, "empty"), f"code {key}")
-        else:  # the node is a code or a comment
-            parser.copy(node.raw)
+def segment_pairs(segmented: XmlNode, target: XmlNode) -> list[tuple[XmlNode, XmlNode]]:
+    """Return pairs of a segment of the target and its source. Segments that the target lacks are added."""
+    sources, segments = segments_of(segmented), segments_of(target)
+    open_tag(target)
+    if not segments:
+        target.children = deepcopy(segmented.children)
+        segments = segments_of(target)
+        for segment in segments.values():
+            segment.children = []
+    for identifier, source in sources.items():
+        if identifier not in segments:
+            segments[identifier] = replace(source, children=[])
+            target.children += [XmlNode(opening=" "), segments[identifier]]
+    return [(segments[identifier], source) for identifier, source in sources.items()]
 
 
-XLIFF = Format(parse_xliff, escape_html, protects=True)
+def tmx_pairs(unit: XmlNode, source: str, target: str) -> Pairs:
+    """Yield the pair of an empty text in the language `target` and a text in `source`. A missing text is added.
+
+    Regions and scripts of languages do not count. The author of the new text is `nmt`.
+    """
+    versions: dict[str, XmlNode] = {}
+    for child in unit.children:
+        if language := LANGUAGE.match(child.opening):
+            versions.setdefault(base_language(language[1]), child)
+    version = versions.get(base_language(source))
+    translation = versions.get(base_language(target))
+    if version is None:
+        return
+    if translation is None:
+        opening = f'<tuv xml:lang="{target}" creationid="nmt">'
+        translation = XmlNode("tuv", opening, [XmlNode("seg", "<seg/>")], "</tuv>")
+        unit.children.insert(unit.children.index(version) + 1, translation)
+    new, old = child_named(translation, "seg"), child_named(version, "seg")
+    if new and old and is_empty(new):
+        yield new, old
+
+
+def parse_tmx(text: str, source: str, target: str) -> list[Part]:
+    """Return the parts of a TMX file. Each unit with a text in the language `source` gets one in `target`.
+
+    Raises ValueError if the file is damaged, or if it has no text in `source`.
+    """
+    languages = set(LANGUAGE.findall(text))
+    if base_language(source) not in map(base_language, languages):
+        raise ValueError(f"it has no texts in {source}, but in {', '.join(sorted(languages)):.100}")
+    return parse_units(text, UnitTable("TMX", r"tmx\b", ("tu",), partial(tmx_pairs, source=source, target=target)))
+
+
+XLIFF_ROOT = r"""xliff\s(?:.*\s)?version\s*=\s*["'][12]\."""
+XLIFF = UnitTable("XLIFF of version 1 or 2", XLIFF_ROOT, ("trans-unit", "segment"), xliff_pairs).format()

@@ -5,11 +5,11 @@ from dataclasses import dataclass, field
 from xml.parsers import expat
 
 TOKEN = re.compile(
-    r"""<!--.*?--> | <\?.*?\?> | <!\[CDATA\[.*?\]\]> | [^<]+
+    r"""<!--.*?--> | <\?.*?\?> | <!\[CDATA\[.*?\]\]> | <!DOCTYPE(?:[^>"'] | "[^"]*" | '[^']*')*> | [^<]+
     | <(?P<end>/?)(?P<name>[^\s/>]+)(?:[^>"'] | "[^"]*" | '[^']*')*>""",
     re.DOTALL | re.VERBOSE,
 )
-ENCODING = re.compile(r"""\ufeff?<\?xml[^>]*\sencoding\s*=\s*["'](?!utf-8["'])""", re.IGNORECASE)
+ENCODING = re.compile(r"""\ufeff?<\?xml[^>]*\sencoding\s*=\s*["'](?!utf-(?:8|16)["'])""", re.IGNORECASE)
 
 
 @dataclass(eq=False)
@@ -55,18 +55,23 @@ def read_xml(text: str) -> XmlNode:
 
 
 def check_xml(text: str) -> None:
-    """Raise ValueError if a document is malformed, has a document type, or declares another encoding than UTF-8.
+    """Raise ValueError if a document is malformed, declares entities, or declares another encoding than UTF-8.
 
-    A document type is refused because it can declare entities.
+    A document type may name a file, which is not read. It is refused if it contains declarations.
     """
     if ENCODING.match(text):
         raise ValueError("it declares another encoding than UTF-8")
 
-    def refuse(*_: object) -> None:
-        raise ValueError("a document type is not allowed")
+    def check_document_type(_name: str, _system_id: object, _public_id: object, has_declarations: bool) -> None:
+        if has_declarations:
+            raise ValueError("a document type is not allowed to contain declarations")
+
+    def refuse_entity(name: str, _is_parameter: bool) -> None:
+        raise ValueError(f"line {parser.CurrentLineNumber}: the entity &{name}; is unknown")
 
     parser = expat.ParserCreate("utf-8", " ")  # " " turns on namespaces, so undeclared prefixes are errors
-    parser.StartDoctypeDeclHandler = refuse
+    parser.StartDoctypeDeclHandler = check_document_type
+    parser.SkippedEntityHandler = refuse_entity
     try:
         parser.Parse(text.encode(errors="surrogatepass"), True)
     except expat.ExpatError as error:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from nmt.config import language
-from nmt.documents import SUFFIXES, ZIPPED
+from nmt.documents import BEGINNINGS, SUFFIXES, ZIPPED
 from nmt.documents.direction import REDIRECTED, is_right_to_left
 from nmt.documents.files import (
     FORMATS,
@@ -27,8 +27,10 @@ from nmt.documents.files import (
     unzipped,
     zipped,
 )
+from nmt.documents.html import escape_html
 from nmt.documents.markup import Format, Part, Segment
 from nmt.documents.tables import parse_csv, parse_string_catalog
+from nmt.documents.xliff import parse_tmx
 from nmt.errors import InputError, NmtError, OutputError, os_errors_as
 from nmt.files import atomic_writer, read_capped
 from nmt.translate.markup import units_of, written
@@ -91,7 +93,16 @@ def documents_below(folder: Path) -> list[Path]:
     for directory, _, names in os.walk(folder, onerror=refuse):
         # While a document is open, Office keeps a file beside it. The name of this file begins with ~$.
         paths += [Path(directory, name) for name in names if not name.startswith("~$")]
-    return sorted(path for path in paths if path.suffix.lower() in SUFFIXES and path.is_file())
+    return sorted(path for path in paths if path.is_file() and is_document(path))
+
+
+def is_document(path: Path) -> bool:
+    """Return whether a file has the suffix of a document, and begins as such if the suffix has other meanings, too."""
+    suffix = path.suffix.lower()
+    if suffix in BEGINNINGS:
+        with os_errors_as(InputError, f"read {path}", hint="check that you may read it"), path.open("rb") as file:
+            return BEGINNINGS[suffix] in file.read(10_000)
+    return suffix in SUFFIXES
 
 
 def translate_file(
@@ -189,6 +200,11 @@ class DocumentTranslation:
             if not target:
                 raise InputError("the model names no target language", hint="translate another format than .xcstrings")
             self.formats = [Format(partial(parse_string_catalog, target=target), str, protects=True)]
+        elif suffix == ".tmx":
+            source, target = (language(translator.config.data, side) for side in ("source", "target"))
+            if not (source and target):
+                raise InputError("the model does not name its languages", hint="translate another format than .tmx")
+            self.formats = [Format(partial(parse_tmx, source=source, target=target), escape_html, protects=True)]
         else:
             self.formats = FORMATS[suffix]
 

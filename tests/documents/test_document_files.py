@@ -195,7 +195,8 @@ def test_columns_of_plain_text_are_separate(tmp_path: Path, space: str) -> None:
     source, output = tmp_path / "a.txt", tmp_path / "b.txt"
     source.write_bytes(f"{space}ein Hund{space}da".encode())
     assert echo_file(source, output) == ["ein Hund", "da"]
-    assert output.read_bytes() == f"{space}EIN HUND{space}DA".encode()
+    result = output.read_bytes()
+    assert result == f"{space}EIN HUND{space}DA".encode()
 
 
 BYTES = {  # of a file before and after
@@ -268,7 +269,15 @@ def test_a_folder_is_translated_but_for_bad_documents(tmp_path: Path, caplog: py
     with pytest.raises(NmtError, match="1 of 2 documents could not be translated"):
         echo_file(source, output)
     assert "; --column NAME" in caplog.text
-    assert (output / "b" / "c.txt").read_text() == "DA"
+    result = (output / "b" / "c.txt").read_text()
+    assert result == "DA"
+
+
+def test_in_a_folder_files_that_only_have_the_suffix_of_a_document_are_left_out(tmp_path: Path) -> None:
+    source, output = folder_of(tmp_path / "a", "code.ts", "layout.xml"), tmp_path / "new"
+    (source / "strings.xml").write_text("<resources><string>da</string></resources>")
+    assert echo_file(source, output) == ["da"]
+    assert [path.name for path in output.iterdir()] == ["strings.xml"]
 
 
 def test_with_resume_newer_translations_are_kept(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -326,6 +335,23 @@ def test_a_translation_memory_is_written(translator: Translator, tmp_path: Path)
     expected = [source, *translator.translate([source])]
     assert [segment.text for segment in segments] == expected
     assert 'srclang="zh"' in memory
+
+
+def test_a_translation_memory_is_translated_into_the_language_of_the_model(
+    translator: Translator, tmp_path: Path
+) -> None:
+    source, output = tmp_path / "a.tmx", tmp_path / "new.tmx"
+    source.write_text(f'<tmx><tu><tuv xml:lang="zh-CN"><seg>{SOURCE[0]}</seg></tuv></tu></tmx>')
+    documents.translate_file(translator, source, output, watch=unwatched)
+    assert f'<tuv xml:lang="en" creationid="nmt"><seg>{TARGET[0]}</seg></tuv>' in output.read_text()
+
+
+@mock.patch.object(documents, "language", lambda _data, side: "zh" if side == "source" else "")
+def test_a_translation_memory_needs_the_languages_of_the_model(translator: Translator, tmp_path: Path) -> None:
+    source = tmp_path / "a.tmx"
+    source.write_text("<tmx/>")
+    with pytest.raises(InputError, match="the model does not name its languages"):
+        documents.translate_file(translator, source, tmp_path / "new.tmx", watch=unwatched)
 
 
 def test_samples_and_messages_of_plain_text_are_those_of_its_lines(

@@ -93,7 +93,8 @@ def test_text_is_translated_and_structure_stays(tmp_path: Path, case: Case) -> N
     file = converted(written, case.kind, tmp_path / "old")
     new = tmp_path / f"new{file.suffix}"
     column = "TEXT" if case.kind == "csv" else ""
-    assert echo_file(file, new, column=column) == [*FIRST, *case.others]
+    result = echo_file(file, new, column=column)
+    assert result == [*FIRST, *case.others]
     if zipfile.is_zipfile(file):
         assert structure(new) == structure(file)
     before = shown(file, case.flat, tmp_path / "before")

@@ -105,7 +105,8 @@ def test_a_link_keeps_its_label_if_its_text_is_translated() -> None:
     definitions = "\n\n[Hund]: a\n[*Mann* da]: b\n[x]: c"
     source = "[Hund], [Hund][], [*Mann*\nda] und [Frau][x]" + definitions
     assert echoed(source, MARKDOWN) == "[HUND][Hund], [HUND][Hund], [*MANN* DA][*Mann* da] UND [FRAU][x]" + definitions
-    assert echoed("[Hund] [Hund][]" + definitions, MARKDOWN, str) == "[Hund] [Hund][]" + definitions
+    result = echoed("[Hund] [Hund][]" + definitions, MARKDOWN, str)
+    assert result == "[Hund] [Hund][]" + definitions
 
 
 def test_prose_between_escaped_brackets_is_translated() -> None:
@@ -176,7 +177,8 @@ def test_pages_of_this_project_stay_as_they_are_if_the_words_do(page: Path) -> N
     copied = echoed(text, MARKDOWN, str)
     after = GFM.render(copied)
     assert words_of_page(after) == words_of_page(before)
-    assert Counter(TAG.findall(after)) == Counter(TAG.findall(before))
+    result = Counter(TAG.findall(after))
+    assert result == Counter(TAG.findall(before))
 
 
 def test_a_missing_library_is_one_error(monkeypatch: pytest.MonkeyPatch) -> None:

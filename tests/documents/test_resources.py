@@ -100,7 +100,8 @@ APOSTROPHES = [
 
 @pytest.mark.parametrize(("source", "translation", "written"), APOSTROPHES)
 def test_apostrophes_of_java_messages(source: str, translation: str, written: str) -> None:
-    assert echoed(f"a={source}", PROPERTIES, lambda _: translation) == f"a={written}"
+    result = echoed(f"a={source}", PROPERTIES, lambda _: translation)
+    assert result == f"a={written}"
 
 
 TRANSLATIONS = {"{x} da": '{"{"}x{"}"} da', "*da": '{"*"}da', "[da]": '{"["}da]', ".da": '{"."}da'}
@@ -108,7 +109,8 @@ TRANSLATIONS = {"{x} da": '{"{"}x{"}"} da', "*da": '{"*"}da', "[da]": '{"["}da]'
 
 @pytest.mark.parametrize("translation", TRANSLATIONS)
 def test_signs_of_fluent_are_escaped_at_the_start_of_a_line(translation: str) -> None:
-    assert echoed("a =\n    da", FLUENT, lambda _: translation) == f"a =\n    {TRANSLATIONS[translation]}"
+    result = echoed("a =\n    da", FLUENT, lambda _: translation)
+    assert result == f"a =\n    {TRANSLATIONS[translation]}"
 
 
 def test_translated_values_are_escaped() -> None:

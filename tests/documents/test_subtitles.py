@@ -98,14 +98,16 @@ def test_times_begin_a_cue_without_a_blank_line() -> None:
     # pysubs2 and players read two cues.
     file = "1\n{time}\n{}\n2\n{time}\n{}"
     source = file.format("eins", "zwei", time=TIME)
-    assert echoed(source, SRT) == file.format("EINS", "ZWEI", time=TIME)
+    result = echoed(source, SRT)
+    assert result == file.format("EINS", "ZWEI", time=TIME)
 
 
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
 def test_only_an_empty_line_ends_a_cue_of_webvtt(end: str) -> None:
     file = "WEBVTT||NOTE a|00:01:05.000 da||00:01.000 --> 00:02.000| |{}|00:02.000-->00:03.000|{}||rest|"
     source = file.format("eins", "zwei").replace("|", end)
-    assert echoed(source, VTT) == file.format("EINS", "ZWEI").replace("|", end)
+    result = echoed(source, VTT)
+    assert result == file.format("EINS", "ZWEI").replace("|", end)
 
 
 def test_a_webvtt_file_without_cues_is_valid() -> None:
@@ -132,7 +134,8 @@ def test_cues_of_webvtt() -> None:
     head = "WEBVTT - Titel\n\nSTYLE\n::cue { color: red }\n\nNOTE\nNotiz\n\nname\n01:00.000 --> 01:02.000 line:0\n"
     cue = "<v Anna>ja &amp; <01:01.000><c.rot>nein</c></v>\n"
     expected = "<v Anna>JA &amp; <01:01.000><c.rot>NEIN</c></v>\n"
-    assert echoed(head + cue, VTT) == head + expected
+    result = echoed(head + cue, VTT)
+    assert result == head + expected
 
 
 def test_lines_of_unspaced_text_are_one_sentence() -> None:
@@ -145,7 +148,8 @@ def test_lines_of_unspaced_text_are_one_sentence() -> None:
 def test_a_wide_line_becomes_two() -> None:
     wide = " ".join(["word"] * 12)
     written = echoed(f"{TIME}\n我们\n", SRT, lambda _: wide)
-    assert list(map(len, written.split("\n"))) == [len(TIME), 29, 29, 0]
+    result = list(map(len, written.split("\n")))
+    assert result == [len(TIME), 29, 29, 0]
 
 
 def test_a_line_may_be_as_wide_as_the_source() -> None:

@@ -68,7 +68,8 @@ STRINGS = r"""
 @pytest.mark.parametrize("case", rows_of(STRINGS, "\n\n"))
 def test_strings_of_json(case: str) -> None:
     source, expected = case.split("\n")
-    assert echoed(f"\ufeff{source}\r\n", JSON) == f"\ufeff{expected}\r\n"
+    result = echoed(f"\ufeff{source}\r\n", JSON)
+    assert result == f"\ufeff{expected}\r\n"
 
 
 SCALARS = st.none() | st.booleans() | st.integers() | st.text()
@@ -89,7 +90,8 @@ def shape(tree: Any) -> Any:
 @given(TREES)
 def test_keys_and_structure_of_any_json_stay(tree: object) -> None:
     written = echoed(json.dumps(tree), JSON, str.swapcase)
-    assert shape(json.loads(written)) == shape(tree)
+    result = shape(json.loads(written))
+    assert result == shape(tree)
 
 
 # --- string catalogs --------------------------------------------------------------------------------------

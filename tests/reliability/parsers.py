@@ -50,7 +50,13 @@ from .hostile import HOSTILE
 TIMES = "00:00:01,000 --> 00:00:02,000\n"
 GRAMMAR = {suffix: rules.replace("@", TIMES) for suffix, rules in HOSTILE["grammar"].items()}
 MEMBERS = {".docx": "word/document.xml", ".pptx": "ppt/slides/slide1.xml"}
-AROUND = {".csv": "a,b\n{}", ".xlf": "<xliff version='1.2'>{}</xliff>"}
+AROUND = {
+    ".csv": "a,b\n{}",
+    ".resx": "<root>{}</root>",
+    ".ts": "<TS>{}</TS>",
+    ".xlf": "<xliff version='1.2'>{}</xliff>",
+    ".xml": "<resources>{}</resources>",
+}
 IN_NO_DOCUMENT = (".//{w}t/*", ".//{a}t/*", ".//{w}rPr//{w}t", ".//{a}rPr//{a}t")
 MARIAN_FILES = ("config.json", "vocab.json", "tokenizer_config.json", "target_vocab.json")
 
@@ -97,7 +103,7 @@ def check_letters(suffix: str, content: bytes, new: bytes) -> None:
     before = letters(suffix, content)
     after = letters(suffix, new)
     message = f"{before - after} {after - before} in {new!r:.300}"
-    if suffix in (".po", ".xlf") or re.search(b"(?i)<(?:code|kbd|samp|var)|translate|`", content):
+    if suffix in (".po", ".ts", ".xlf") or re.search(b"(?i)<(?:code|kbd|samp|var)|translate|`", content):
         assert before <= after, message
     else:
         assert before == after, message

@@ -37,7 +37,8 @@ def test_one_of_three_conversions_is_killed_and_one_is_kept(five_run: FiveRun, t
     for survivor in survivors:
         done = survivor.result()
         assert out_lines(done) == [TARGET[0]]
-    assert out_lines(run_nmt(*command, env=env)) == [TARGET[0]]
+    result = out_lines(run_nmt(*command, env=env))
+    assert result == [TARGET[0]]
     # Until the child of the killed command has ended, it may write again, which the next command removes.
     wait_until(lambda: len(entries(cache)) == 1 or not run_nmt(*command, env=env))
     (entry,) = entries(cache)

@@ -51,7 +51,8 @@ def test_a_save_that_fails_at_any_of_its_calls_leaves_the_old_checkpoint_and_tra
     monkeypatch.setattr(Checkpointer, "write", write_or_fail)
     config = config_of(corpus, **settings)
     run_training(config)
-    assert weights(corpus / "run") == weights(corpus / "unbroken")
+    result = weights(corpus / "run")
+    assert result == weights(corpus / "unbroken")
     every_step = range(1, N_STEPS + 1)
     assert steps_of(config, "loss") == list(every_step)
     n_failed = len(failed)
@@ -77,7 +78,8 @@ def test_figures_that_find_no_room_are_lost(
     monkeypatch.setattr(RunDirectory, "append_metrics", append_or_fail)
     config = config_of(corpus, train__max_steps=6)
     run_training(config)
-    assert steps_of(config, "step") == [1, 5, 5, 6, 6]
+    result = steps_of(config, "step")
+    assert result == [1, 5, 5, 6, 6]
     assert caplog.text.count("no room for figures; training goes on") == 1
 
 
@@ -98,7 +100,8 @@ def test_only_a_final_save_that_fails_ends_a_training(corpus: Path, caplog: pyte
     assert newest_step(run) == 5
     assert not temps(run)
     run_training(longer)
-    assert weights(run) == weights(corpus / "unbroken")
+    result = weights(run)
+    assert result == weights(corpus / "unbroken")
 
 
 def test_a_damaged_checkpoint_is_named_and_not_used(corpus: Path, caplog: pytest.LogCaptureFixture) -> None:

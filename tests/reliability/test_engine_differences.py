@@ -90,7 +90,8 @@ def test_batch_size_and_order_change_no_text(mixed_words: System) -> None:
     for size in (1, 7):
         translations = translator.translate_lines(lines, batch_size=size)
         assert [translation.text for translation in translations] == expected
-    assert translator.translate(lines[::-1]) == expected[::-1]
+    result = translator.translate(lines[::-1])
+    assert result == expected[::-1]
 
 
 @pytest.mark.parametrize("beam", [1, 5])
@@ -104,5 +105,7 @@ def test_bleu_of_the_engines_is_the_same(recipe: System, beam: int) -> None:
         return bleu.value
 
     expected = bleu(engine="torch")
-    assert bleu(engine="ctranslate2") == pytest.approx(expected, abs=0.1)
-    assert bleu(precision="int8") == pytest.approx(expected, abs=0.3)
+    result = bleu(engine="ctranslate2")
+    assert result == pytest.approx(expected, abs=0.1)
+    result = bleu(precision="int8")
+    assert result == pytest.approx(expected, abs=0.3)

@@ -206,7 +206,8 @@ def test_ctranslate2_translates_hostile_lines_as_torch_does(seed: int, tmp_path:
     to_ctranslate2(ours, tmp_path / "out")
     mark_loadable("ctranslate2", contents(tmp_path / "out"))
     theirs = Translator(*load_export(tmp_path / "out", "cpu", None))
-    assert theirs.translate(lines, beam=1) == ours.translate(lines, beam=1)
+    result = theirs.translate(lines, beam=1)
+    assert result == ours.translate(lines, beam=1)
 
 
 def texts(translator: Translator, lines: list[str]) -> list[str]:
@@ -231,7 +232,8 @@ def test_a_trip_through_formats_changes_no_translation(seed: int, tmp_path: Path
     last = load(run, "cpu", engine="torch")
     assert texts(last, lines) == expected
     to_ctranslate2(last, tmp_path / "out")
-    assert texts(load(tmp_path / "out", "cpu"), lines) == expected
+    result = texts(load(tmp_path / "out", "cpu"), lines)
+    assert result == expected
     first = load_file(tmp_path / "first" / "model.safetensors")
     second = load_file(tmp_path / "second" / "model.safetensors")
     assert first.keys() == second.keys()

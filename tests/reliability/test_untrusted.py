@@ -77,7 +77,8 @@ def test_configs_with_hostile_values_are_ready_to_train_or_refused(
     print(f"{n_refused} refused")
     assert n_refused > soak(20, 500)
     path.unlink()
-    assert sorted(five_corpus.home.rglob("*")) == before
+    result = sorted(five_corpus.home.rglob("*"))
+    assert result == before
 
 
 # --- models -----------------------------------------------------------------------------------------------

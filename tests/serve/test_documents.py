@@ -61,7 +61,7 @@ def test_a_document_can_be_downloaded_twice(client: Client) -> None:
 
 def test_formats_are_listed(client: Client) -> None:
     suffixes = client.get("/frontend/settings").json["supportedFilesFormat"]
-    assert suffixes == list(SUFFIXES) == sorted([*FORMATS, ".csv", ".tsv", ".xcstrings"])
+    assert suffixes == list(SUFFIXES) == sorted([*FORMATS, ".csv", ".tmx", ".tsv", ".xcstrings"])
 
 
 NAMES = [  # of an uploaded file, the charset of the form, and the name of its translation

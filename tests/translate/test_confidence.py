@@ -69,7 +69,8 @@ def test_a_word_without_pieces_is_certain() -> None:
     before = confidences(of_texts)
     of_texts.text = "a {name} red cat"
     after = confidences(of_texts)
-    assert after.pop(1) == pytest.approx(1 - confidence.LEAST_P)
+    result = after.pop(1)
+    assert result == pytest.approx(1 - confidence.LEAST_P)
     assert after == pytest.approx(before)
 
 
@@ -136,7 +137,8 @@ def test_a_model_without_a_calibration_takes_probabilities(figures: object) -> N
 
 @pytest.mark.parametrize("damaged", [None, 3, [1.0, 0.5]], ids=str)
 def test_a_damaged_calibration_is_ignored(damaged: object) -> None:
-    assert Calibration.of({"best_figures": {"confidence": damaged}}) == Calibration()
+    result = Calibration.of({"best_figures": {"confidence": damaged}})
+    assert result == Calibration()
 
 
 # --- doubts -----------------------------------------------------------------------------------------------

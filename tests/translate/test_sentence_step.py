@@ -65,7 +65,8 @@ def test_no_sentence_ends_inside_of_a_kept_span() -> None:
 
 
 def test_whole_lines_stay_as_they_are() -> None:
-    assert step_of(whole_lines=True).prepare([Unit(1, LINE)]) == [Unit(1, LINE)]
+    result = step_of(whole_lines=True).prepare([Unit(1, LINE)])
+    assert result == [Unit(1, LINE)]
 
 
 def translation_of(*texts: str) -> Translation:

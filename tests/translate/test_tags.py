@@ -78,7 +78,8 @@ def test_tags_go_around_the_words_that_the_tagged_ones_became(
     for link in links.split():
         s, t = link.split("-")
         pairs.append((int(s), int(t)))
-    assert written(tagged_pair(segment, translation), pairs) == expected
+    result = written(tagged_pair(segment, translation), pairs)
+    assert result == expected
 
 
 def test_words_are_cut_at_tags() -> None:
@@ -148,7 +149,8 @@ def test_every_tag_is_written_once_and_well_nested_whatever_the_links(fragment: 
             text = "".join(parsed(tagged).itertext())
             assert "".join(text.split()) == "".join(translation.split())
         new += tagged
-    assert Counter(TAG.findall(new)) == Counter(TAG.findall(fragment))
+    result = Counter(TAG.findall(new))
+    assert result == Counter(TAG.findall(fragment))
     parsed(new)  # it is well nested
 
 
@@ -165,7 +167,8 @@ def test_if_every_word_stays_so_does_the_fragment(fragment: str) -> None:
             new += written(pair, list(zip(words, words, strict=True)))
         else:
             new += part
-    assert "".join(new.split()) == "".join(fragment.split())
+    result = "".join(new.split())
+    assert result == "".join(fragment.split())
 
 
 # --- lines with markup ------------------------------------------------------------------------------------
@@ -195,7 +198,8 @@ def test_text_is_that_of_the_translation_without_tags(plain: str, tagged: str) -
     (text,) = translated([tagged])
     (without_tags,) = TRANSLATOR.translate([plain])
     assert TAG.sub("", text) == without_tags
-    assert Counter(TAG.findall(text)) == Counter(TAG.findall(tagged))
+    result = Counter(TAG.findall(text))
+    assert result == Counter(TAG.findall(tagged))
 
 
 def test_lines_without_text_are_copied() -> None:

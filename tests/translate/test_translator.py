@@ -149,14 +149,17 @@ def test_model_whose_output_is_nan_is_refused() -> None:
 
 def test_a_line_keeps_its_number() -> None:
     units = [Unit(7, "a"), Unit(9, "c")]
-    assert read_window(iter(units), 1, 1000) == units
+    result = read_window(iter(units), 1, 1000)
+    assert result == units
 
 
 def test_pause_ends_a_window_and_is_not_a_line() -> None:
     stream: Iterator[str | Pause] = iter([Pause(), "a", "b", Pause(), "c"])
     assert read_window(stream, 4, 1000) == []
-    assert read_window(stream, 4, 1000) == [Unit(4, "a"), Unit(5, "b")]
-    assert read_window(stream, 6, 1000) == [Unit(6, "c")]
+    result = read_window(stream, 4, 1000)
+    assert result == [Unit(4, "a"), Unit(5, "b")]
+    result = read_window(stream, 6, 1000)
+    assert result == [Unit(6, "c")]
     assert read_window(stream, 7, 1000) is None
 
 
