@@ -54,7 +54,7 @@ HINT = regex.compile(rf"[\d%{{<$@#:!\[⟦{_EMOJI}\U0001f1e6-\U0001f1ff]|www\.") 
 ADDRESS_OR_TEMPLATE = regex.compile("|".join([*ADDRESSES, *TEMPLATES]))
 # Spans that a model must not write by itself, with the space before them if the next character needs none.
 INVENTED = regex.compile(rf"( )?(?:{'|'.join([*TEMPLATES, *TAGS, *DIRECTIVES])})(?(1)(?=[\s.,;:!?]|\Z))")
-QUOTED_CODE = regex.compile(rf"[\"'“„«‘(\[「『]{CODE}+[\"'”“»’)\]」』]")
+QUOTED_CODE = regex.compile(rf"[\"'“„«‘(<\[「『]{CODE}+[>\"'”“»’)\]」』]")
 EQUAL_WORD = regex.compile(LONG_WORD)  # a word that counts as a placeholder in training if both sides have it
 NUMBER = regex.compile(_NUMBER)
 TOKEN = regex.compile(f"⟦[1-6]⟧|{PLAIN_WORD}")  # the units of word alignment
