@@ -16,9 +16,10 @@ from nmt.documents.markdown import MARKDOWN
 from nmt.documents.markup import Format, Part
 from nmt.documents.odf import ODF
 from nmt.documents.ooxml import OOXML
+from nmt.documents.po import PO
 from nmt.documents.resources import FLUENT, PROPERTIES, STRINGS
 from nmt.documents.subtitles import SRT, VTT
-from nmt.documents.tables import JSON, PO
+from nmt.documents.tables import JSON
 from nmt.documents.xliff import XLIFF
 from nmt.documents.xml_strings import ANDROID, QT, RESX, STRINGSDICT
 from nmt.errors import InputError

@@ -34,6 +34,9 @@ class Segment:
 
 
 Part = str | Segment  # a string is copied, a segment is translated
+# A function that gets a document before and after the translation. It returns the new document with corrections, and
+# what is wrong with the translations.
+Review = Callable[[str, str], tuple[str, list[str]]]
 Replacement = tuple[Span, Sequence[Part]]  # a span of a text, and the parts that replace it
 
 
@@ -43,7 +46,8 @@ class Format:
 
     parse: Callable[[str], list[Part]]  # returns the parts of a document
     escape: Callable[[str], str]  # returns translated plain text as markup
-    protects: bool = False
+    protects: bool = False  # whether placeholders such as {name} are kept without the option
+    review: Review = lambda _, translated: (translated, [])
 
 
 def parts_of_text(text: str, replacements: Iterable[Replacement]) -> list[Part]:

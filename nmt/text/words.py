@@ -35,6 +35,7 @@ END_MARKS = r"\p{SB=ATerm}\p{SB=STerm}…"
 CJK_CLAUSE_MARKS = "，、；："
 RIGHT_TO_LEFT_LETTER = r"(?=\w)[\p{Bidi_Class=R}\p{Bidi_Class=AL}]"  # of Hebrew, Arabic ...
 SPACED_LETTER = rf"[^\W\d_{UNSPACED_SCRIPTS}]"
+KEY_LETTER = rf"(?!\p{{Hangul}}){SPACED_LETTER}"  # a letter that a single key of a keyboard writes
 WORD_CHARACTER = rf"[^\W{UNSPACED_SCRIPTS}]"  # a letter, mark, digit or underscore of a script with spaces
 
 # Letters that look alike in Latin, Cyrillic and Greek. The strings are for the library `re`, too.

@@ -250,8 +250,12 @@ class DocumentTranslation:
                 units += self.units_of(documents[name], markup, len(units) + 1)
             # 2. Translate the units of all texts together.
             translations: list[Translation] = []
+            arguments = dict(self.arguments)
+            if markup.protects:
+                options = arguments.get("options") or self.translator.options
+                arguments["options"] = options.changed(protect_placeholders=True)
             if units:
-                for translation in watch(self.translator.translate_lines(units, **self.arguments), len(units)):
+                for translation in watch(self.translator.translate_lines(units, **arguments), len(units)):
                     translations.append(translation)
                     sources.append(translation.source)
                     targets.append(translation.text)
@@ -259,8 +263,11 @@ class DocumentTranslation:
             # 3. Write the translations into the texts. The next format parses the new texts.
             for name, parts in documents.items():
                 n_units = sum(isinstance(part, Segment) for part in parts)
-                self.texts[name] = written(parts, translations[:n_units])
+                text = written(parts, translations[:n_units])
                 del translations[:n_units]
+                self.texts[name], faults = markup.review(self.texts[name], text)
+                for fault in faults:
+                    log.warning("%s: %s", self.title, fault)
         # 4. Refuse a document without text, such as scanned pages. A document with targets may be finished.
         if not (sources or self.into or self.suffix in BILINGUAL):
             raise InputError(f"{self.title} has no text to translate", hint="check that it is the right document")

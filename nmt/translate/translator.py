@@ -169,19 +169,23 @@ class Translator:
         """
         source = self.tokenizers.source
         protects = options.protect_placeholders or options.protect
-        needs_symbols = protects or any(self.unknown(unit.text) for unit in units)
         steps: list[Step] = []
+        has_addresses = False
         # 1. Tags come first, because `Tags.restore` needs the translations of whole units.
         if any(unit.markup for unit in units):
+            from nmt.text.placeholders import ADDRESS_OR_TEMPLATE
             from nmt.translate.tags import Tags  # imported here, because this takes 15 ms
 
             steps.append(Tags(self.engine, self.tokenizers))
+            has_addresses = any(ADDRESS_OR_TEMPLATE.search(unit.text) for unit in units)
         # 2. Sentences, then placeholders. No sentence ends inside of a placeholder.
-        if needs_symbols:
-            from nmt.text.placeholders import SYMBOLS, patterns_of, spans_of
+        if protects or has_addresses or any(self.unknown(unit.text) for unit in units):
+            from nmt.text.placeholders import SYMBOLS, Patterns, patterns_of, spans_of
             from nmt.translate.placeholders import Placeholders
 
-            patterns = patterns_of(options.protect) if protects else []
+            patterns: Patterns = [ADDRESS_OR_TEMPLATE] if has_addresses else []
+            if protects:
+                patterns = patterns_of(options.protect)
             symbols = SYMBOLS if self.config.data.placeholders else []
             steps.append(Sentences(options, source.split_tag, lambda text: spans_of(text, patterns)))
             steps.append(Placeholders(self.engine, self.tokenizers, patterns, symbols, self.unknown))

@@ -12,7 +12,7 @@ from xml.etree import ElementTree
 
 import pytest
 from conftest import SOURCE, TARGET, FiveRun, out_lines, run_nmt
-from echo import echo_file
+from echo import Echo, echo_file
 from reliability.runs import damaged
 from test_odf import root as odf_root
 from test_ooxml import A, p, root
@@ -436,3 +436,12 @@ def test_samples_and_messages_of_plain_text_are_those_of_its_lines(
     translations = translator.translate_lines(lines, options)
     expected = [translation.text for translation in translations]
     assert written.split("\n")[:-1] == expected
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_string_tables_protect_placeholders_without_an_option(name: str, tmp_path: Path) -> None:
+    is_table = name not in ("a.txt", "a.md", "a.html", "a.srt", "a.vtt")
+    source = sample(tmp_path / name, name)
+    with mock.patch.object(Echo, "translate_lines", autospec=True, side_effect=Echo.translate_lines) as translate:
+        echo_file(source, tmp_path / f"new{source.suffix}", column="Text")
+    assert bool(translate.call_args.kwargs.get("options")) == is_table

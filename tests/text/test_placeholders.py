@@ -180,7 +180,7 @@ def test_a_number_within_a_placeholder_that_was_taken_out_is_no_mark() -> None:
     assert result == ("1 is 1", [0])
 
 
-MASKED = {"{a} {b} Hund {c}.": "Hund.", "Ein {a} {b} Hund mit 3 ({c}) 😀": "Ein Hund mit 3 ()", "{a}: 3": ""}
+MASKED = {"{a} {b} Hund {c}.": "Hund.", "Ein {a} {b} Hund mit 3 ({c}) 😀": "Ein Hund mit 3", "{a}: 3": ""}
 
 
 @pytest.mark.parametrize("text", MASKED)
