@@ -9,7 +9,8 @@ import re
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 
-from nmt.documents.html import BLOCK, MAX_DEPTH, VOID, Parser, constructs
+from nmt.documents.constructs import BLOCK, VOID, constructs
+from nmt.documents.html import MAX_DEPTH, Parser
 from nmt.documents.markup import Format, Part, Replacement, Segment, has_segment, parts_of_text
 from nmt.errors import InputError
 from nmt.text.spans import Span

@@ -13,6 +13,7 @@ from typing import Any
 
 from nmt.config import Config, chosen_direction, language
 from nmt.decode.options import Engine, RunningSearch, SearchRequest
+from nmt.documents.markup import STAND_IN, STAND_IN_RUN
 from nmt.errors import ConfigError, InputError
 from nmt.run.directory import RunDirectory
 from nmt.text import EOS
@@ -169,7 +170,8 @@ class Translator:
         """
         source = self.tokenizers.source
         protects = options.protect_placeholders or options.protect
-        needs_symbols = protects or any(self.unknown(unit.text) for unit in units)
+        has_opaque = any(STAND_IN.search(unit.text) for unit in units)
+        needs_symbols = protects or has_opaque or any(self.unknown(unit.text) for unit in units)
         steps: list[Step] = []
         # 1. Tags come first, because `Tags.restore` needs the translations of whole units.
         if any(unit.markup for unit in units):
@@ -181,7 +183,7 @@ class Translator:
             from nmt.text.placeholders import SYMBOLS, patterns_of, spans_of
             from nmt.translate.placeholders import Placeholders
 
-            patterns = patterns_of(options.protect) if protects else []
+            patterns = [STAND_IN_RUN, *(patterns_of(options.protect) if protects else [])]
             symbols = SYMBOLS if self.config.data.placeholders else []
             steps.append(Sentences(options, source.split_tag, lambda text: spans_of(text, patterns)))
             steps.append(Placeholders(self.engine, self.tokenizers, patterns, symbols, self.unknown))
@@ -208,9 +210,12 @@ class Translator:
         return Encoding(units, self.tokenizers, self.config.data.max_length, options)
 
     def unknown(self, text: str) -> set[str]:
-        """Return the characters of a text that the model cannot read; see `Tokenizer.unknown`."""
+        """Return the characters of a text that the model cannot read; see `Tokenizer.unknown`.
+
+        Stand-ins of opaque elements are left out, because they are placeholders.
+        """
         tokenizer = self.tokenizers.source
-        return tokenizer.unknown(tokenizer.split_tag(text)[1])
+        return tokenizer.unknown(STAND_IN.sub("", tokenizer.split_tag(text)[1]))
 
     def engine_for(self, options: TranslationOptions, *, watched: bool = False) -> Engine:
         """Return the engine of the translator, or the torch engine if these options need torch.
