@@ -7,12 +7,12 @@ from typing import Any
 
 import regex
 
-from nmt.documents.html import Parser, constructs
+from nmt.documents.constructs import constructs
+from nmt.documents.html import Parser
 from nmt.documents.markdown_delimiters import CLOSED, OPENED, close_emphasis, unmarked
 from nmt.documents.markdown_syntax import COPIED, COPIED_LINES, markdown_it
-from nmt.documents.markup import Format, Part, descendants, parts_of_text
-from nmt.text.spans import Span, replaced
-from nmt.text.words import LETTER
+from nmt.documents.markup import Format, Part, has_segment, parts_of_text
+from nmt.text.spans import Span
 
 # YAML, TOML and JSON.
 FRONT_MATTER = regex.compile(
@@ -65,7 +65,7 @@ def parse_markdown(text: str) -> list[Part]:
         block_parts = parts_of_block(
             block.children, block.content, line_breaks(text[slice(*span)], block.content), finish
         )
-        if any(map(has_words, block_parts)):
+        if has_segment(block_parts):
             replacements.append((span, block_parts))
     return parts_of_text(text, replacements)
 
@@ -133,19 +133,11 @@ def parts_of_block(
     return [unmarked(part) if isinstance(part, str) else part for part in parser.parts]
 
 
-def has_words(part: Part) -> bool:
-    """Return whether a part is a segment with letters outside of the elements that are copied."""
-    if isinstance(part, str):
-        return False
-    copied = [((child.start, child.end), "") for child in descendants(part.root) if child.verbatim is not None]
-    return regex.search(LETTER, replaced(part.text, copied)) is not None
-
-
 def read_token(parser: Parser, token: Any, raw: str) -> None:
     """Let a parser read an inline token. `raw` is the source of the token."""
     name = token.type.removesuffix("_open").removesuffix("_close")
     if name == "text":
-        parser.write(token.content, token.content)
+        parser.write(escape_markdown(token.content), token.content)
     elif name == "softbreak":
         parser.write(" ", " ")
     elif name in ("code_inline", "verbatim", "address"):

@@ -1,14 +1,27 @@
-"""The result of reading a document in any format: parts to copy, and segments of plain text with elements."""
+"""The result of reading a document in any format: parts to copy, and segments of plain text with elements.
+
+An element is opaque if it is copied as a whole, such as code. In the plain text, one private character is the stand-in
+of an opaque element. So a model reads nothing of the element, and the translation shows where it belongs.
+"""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+
+import regex
 
 from nmt.text.spans import Span
 
 # This function is called after each segment that is parsed or written. A server processes other requests in it. An
 # exception in it ends the work on the document.
 between_segments: ContextVar[Callable[[], object]] = ContextVar("between_segments", default=lambda: None)
+
+# The stand-ins of the opaque elements of a segment, in ascending order. Fonts of icons use other private characters.
+STAND_INS = [chr(code) for code in range(0x10F000, 0x10FFFE)]
+_ANY = f"{STAND_INS[0]}-{STAND_INS[-1]}"
+STAND_IN = regex.compile(f"[{_ANY}]")
+# Stand-ins with at most signs between them, such as those of `<kbd>Ctrl</kbd>+<kbd>C</kbd>`. They stay together.
+STAND_IN_RUN = regex.compile(rf"[{_ANY}](?:[^\w\s\p{{Ps}}\p{{Pe}}{_ANY}]*+[{_ANY}])*+")
 
 
 @dataclass
@@ -20,8 +33,10 @@ class Element:
     start: int  # the start of the content in the plain text, in characters
     end: int  # the end of the content
     children: list["Element"] = field(default_factory=list)
-    verbatim: str | None = None  # text, such as code, that is written instead of a translation, or None
+    verbatim: str | None = None  # the content of an opaque element, which is written instead of a translation
+    shown: str = ""  # the text that a reader sees of an opaque element
     name: str = ""  # the name in both tags, or an empty string if there is no closing tag
+    first_piece: int = 0  # the start of the content in `Parser.pieces`
 
 
 @dataclass
@@ -70,3 +85,9 @@ def descendants(element: Element) -> Iterator[Element]:
     for child in element.children:
         yield child
         yield from descendants(child)
+
+
+def shown_by_stand_in(root: Element, text: str) -> dict[int, str]:
+    """Return what a reader sees of the opaque elements in a text, by their stand-ins, for `str.translate`."""
+    opaque = [element for element in descendants(root) if element.verbatim is not None]
+    return {ord(text[element.start]): element.shown for element in opaque if element.start < element.end}

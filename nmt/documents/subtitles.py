@@ -11,7 +11,8 @@ from typing import cast
 
 import regex
 
-from nmt.documents.html import Construct, ConstructKind, escape_html, parse_constructs
+from nmt.documents.constructs import Construct, ConstructKind
+from nmt.documents.html import escape_html, parse_constructs
 from nmt.documents.markup import Format, Part, Replacement, has_segment, parts_of_text
 from nmt.documents.tables import line_number
 from nmt.text.sentences import sentence_spans

@@ -8,7 +8,8 @@ import json
 import re
 from collections.abc import Callable, Collection, Iterator
 
-from nmt.documents.html import BLOCK, MAX_DEPTH, VOID, Construct, Parser, constructs
+from nmt.documents.constructs import BLOCK, VOID, Construct, constructs
+from nmt.documents.html import MAX_DEPTH, Parser
 from nmt.documents.markup import Format, Part, Replacement, Segment, has_segment, parts_of_text
 from nmt.errors import InputError
 from nmt.text.spans import Span

@@ -11,7 +11,8 @@ from functools import partial
 from html import unescape
 from typing import NamedTuple
 
-from nmt.documents.html import ConstructKind, Parser, escape_html
+from nmt.documents.constructs import ConstructKind
+from nmt.documents.html import Parser, escape_html
 from nmt.documents.markup import Format, Part, has_segment
 from nmt.documents.tables import BRANCHES, read_string
 from nmt.documents.xml import XmlNode, read_xml

@@ -86,7 +86,7 @@ SENTENCES = {
     "a.json": ["Hund", "da", 'ein "Wort"'],
     "a.csv": ['Ein "Hund", rot', "da"],
     "a.arb": ["ein Hund"],
-    "a.ftl": ["ein {1} Hund", "da"],
+    "a.ftl": ["ein {} Hund", "da"],
     "a.properties": ["ein Hünd"],
     "a.strings": ["ein Hund"],
     "a.tsv": ["da"],
