@@ -25,7 +25,7 @@ from nmt.documents.markup import (
     shown_by_stand_in,
 )
 from nmt.text.placeholders import KINDS
-from nmt.text.words import LETTER, SPACED_LETTER, WORD_CHARACTER
+from nmt.text.words import LETTER, SENTENCE_MARK, SPACED_LETTER, WORD_CHARACTER
 
 ADDRESS = regex.compile(f"({'|'.join(KINDS[1:3])})")  # URLs and mail addresses
 ADDRESS_SIGN = re.compile("://|www[.]|@")  # every match of `ADDRESS` has one, and this search is fast
@@ -36,12 +36,12 @@ IN_WORD = regex.compile(WORD_CHARACTER)
 # characters before and the first one after match the second pattern. Between links, this is so for all words. Between
 # other elements, a letter in lower case continues a word, and a capital after a capital, as in `<b>H</b><i>TML</i>`.
 _PHRASE = "(?:a|abbr|b|cite|em|i|label|mark|small|span|strong|time|u)>"
+_NOT_CAPITAL = r"(?!\p{Lu})"
 _END = r"[\p{Pe}\p{Pf}.:!?;…\"]"
 BETWEEN_LINKS = regex.compile(rf"</(?:a|label)>.*<(?:a|label)>.*(?:\w|{_END}){LETTER}\Z")
-BETWEEN_PHRASES = regex.compile(
-    rf"(?:<img>|</{_PHRASE}.*<{_PHRASE}).*(?:\w(?!\p{{Lu}})\w|{_END})(?!\p{{Ll}}){SPACED_LETTER}\Z"
-)
-PUNCTUATION = regex.compile(r"[\s\p{Terminal_Punctuation}\p{Ps}\p{Pe}\p{Pi}\p{Pf}\p{Pd}'\"…¿¡]*+")
+_NEW_WORD = r"(?!\p{Ll})" + SPACED_LETTER
+BETWEEN_PHRASES = regex.compile(rf"(?:<img>|</{_PHRASE}.*<{_PHRASE}).*(?:\w{_NOT_CAPITAL}\w|{_END}){_NEW_WORD}\Z")
+SENTENCE_MARKS = regex.compile(f"{SENTENCE_MARK}*+")
 TOUCHES = regex.compile(r"[^\s\p{Ps}\p{Pi}]\Z")  # the end of a text to which a mark after it belongs
 
 
@@ -235,7 +235,7 @@ class Parser:
         Marks of sentences stay in the text, because the model needs them.
         """
         content = self.text[element.start :]
-        has_text = PUNCTUATION.fullmatch(content) is None
+        has_text = SENTENCE_MARKS.fullmatch(content) is None
         if IS_LETTER.search(content) or not (has_text or (element.children and not content)):
             return
         element.shown = content.strip().translate(shown_by_stand_in(element, self.text))

@@ -21,7 +21,8 @@ STAND_INS = [chr(code) for code in range(0x10F000, 0x10FFFE)]
 _ANY = f"{STAND_INS[0]}-{STAND_INS[-1]}"
 STAND_IN = regex.compile(f"[{_ANY}]")
 # Stand-ins with at most signs between them, such as those of `<kbd>Ctrl</kbd>+<kbd>C</kbd>`. They stay together.
-STAND_IN_RUN = regex.compile(rf"[{_ANY}](?:[^\w\s\p{{Ps}}\p{{Pe}}{_ANY}]*+[{_ANY}])*+")
+_NO_SIGN = r"\w\s\p{Ps}\p{Pe}"  # the content of a character class
+STAND_IN_RUN = regex.compile(f"[{_ANY}](?:[^{_NO_SIGN}{_ANY}]*+[{_ANY}])*+")
 
 
 @dataclass

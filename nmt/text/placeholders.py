@@ -295,7 +295,10 @@ def find_kept(text: str, patterns: Patterns, unknown: Collection[str], start: in
     spans = [span for span in spans_of(text, patterns) if span[0] >= start]
     if unknown:
         spans = with_unknown(text, spans, unknown, start)
-    return [Kept(text[a:b], (a, b), text[a - 1 : a], text[b : b + 1]) for a, b in spans]
+    kept = []
+    for start, end in spans:
+        kept.append(Kept(text[start:end], (start, end), text[start - 1 : start], text[end : end + 1]))
+    return kept
 
 
 def with_unknown(text: str, spans: Sequence[Span], unknown: Collection[str], start: int) -> list[Span]:

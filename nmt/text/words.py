@@ -32,6 +32,8 @@ UNSPACED_MARK = "。"  # a mark after which no space is written
 WIDE_CHARACTER = r"[\p{East_Asian_Width=W}\p{East_Asian_Width=F}]"
 # The contents of character classes: marks at the ends of sentences, and at the ends of clauses in Chinese and Japanese.
 END_MARKS = r"\p{SB=ATerm}\p{SB=STerm}…"
+# White space, and marks that belong to a sentence, unlike signs such as * and %.
+SENTENCE_MARK = r"[\s\p{Terminal_Punctuation}\p{Ps}\p{Pe}\p{Pi}\p{Pf}\p{Pd}'\"…¿¡]"
 CJK_CLAUSE_MARKS = "，、；："
 RIGHT_TO_LEFT_LETTER = r"(?=\w)[\p{Bidi_Class=R}\p{Bidi_Class=AL}]"  # of Hebrew, Arabic ...
 SPACED_LETTER = rf"[^\W\d_{UNSPACED_SCRIPTS}]"
