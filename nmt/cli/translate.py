@@ -1,7 +1,7 @@
 """The command `nmt translate`."""
 
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -25,7 +25,7 @@ Markup = Literal["text", "html", "markdown"]
 
 @dataclass(frozen=True)
 class LineOptions:
-    """The options that apply only to lines and texts."""
+    """The options that apply only to lines and texts, except for `min_confidence`."""
 
     format: Markup = "text"
     prefix: str = ""
@@ -48,11 +48,11 @@ def check_arguments(
     # 1. The options of lines.
     if line_options.n_best > 1 and not line_options.json:
         raise InputError("several hypotheses do not fit on one line", hint="add --json")
-    if markup != "text" and (line_options.needs_scores or line_options.prefix):
-        message = f"--format {markup} goes with none of --json, --min-confidence and --prefix"
+    if markup != "text" and (line_options.json or line_options.prefix):
+        message = f"--format {markup} goes with neither --json nor --prefix"
         raise InputError(message, hint="leave them out")
-    if is_document and line_options != LineOptions():
-        message = f"--format, --prefix, --n-best, --json, --min-confidence and --stream do not apply to a {source.kind}"
+    if is_document and replace(line_options, min_confidence=None) != LineOptions():
+        message = f"--format, --prefix, --n-best, --json and --stream do not apply to a {source.kind}"
         raise InputError(message, hint="leave them out; to translate the lines of a file: -i FILE")
     # 2. The output.
     if is_document and output in (None, streams.DASH):
@@ -115,7 +115,7 @@ def translate(
     seed: options.Seed = 1,
     json_lines: Annotated[bool, typer.Option("--json", help="JSON lines: hypotheses, scores, words, pieces.")] = False,
     min_confidence: Annotated[
-        float | None, typer.Option(min=0, max=1, help="Warn of lines below it, and of repeated phrases.")
+        float | None, typer.Option(min=0, max=1, help="Warn of sentences below it, and mark them in documents.")
     ] = None,
     stream: Annotated[bool, typer.Option("--stream", help="Answer each line at once, as on a terminal.")] = False,
     whole_lines: options.WholeLines = None,
@@ -170,6 +170,7 @@ def translate(
         from nmt.translate.documents import translate_path
 
         arguments |= {"watch": streams.with_bar, "column": column, "into": into, "bilingual": bilingual}
+        arguments["min_confidence"] = min_confidence
         translate_path(translator, source.path, output, resume=resume, **arguments)
         return
 

@@ -5,7 +5,7 @@ A parser of `nmt.documents` finds the units of a text. The translations of the u
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from nmt.documents.markup import Format, Part, Segment
+from nmt.documents.markup import Format, Part, ReviewState, Segment
 from nmt.text.lines import Pause
 from nmt.translate.options import TranslationOptions
 from nmt.translate.translator import Translator
@@ -29,16 +29,21 @@ def written(parts: Sequence[Part], translations: Sequence[Translation], rank: in
 
     `rank` chooses the hypothesis of each translation. The best one has rank 0.
     """
-    pieces = []
-    n_written = 0
-    for part in parts:
-        if isinstance(part, str):
+    pieces: list[str] = []
+    remaining = list(translations)
+    doubts: list[str] | None = None  # of the translations up to the next state
+    # From the last part to the first, because states come before their segments.
+    for part in reversed(parts):
+        if isinstance(part, Segment):
+            translation = remaining.pop()
+            doubts = doubts or translation.doubts
+            pieces.append(part.finish(translation.hypothesis(rank).text))
+        elif isinstance(part, ReviewState):
+            pieces.append(part.written(doubts))
+            doubts = None
+        else:
             pieces.append(part)
-            continue
-        hypothesis = translations[n_written].hypothesis(rank)
-        pieces.append(part.finish(hypothesis.text))
-        n_written += 1
-    return "".join(pieces)
+    return "".join(reversed(pieces))
 
 
 class MarkupTranslator:
@@ -80,5 +85,6 @@ class MarkupTranslator:
             start = 0
             for line, parts, end in zip(window_lines, documents, ends, strict=True):
                 text = written(parts, translations[start:end])
-                yield Translation(line.text, [TextHypothesis([], [], 0.0, [], text)], line.number)
+                hypothesis = TextHypothesis([], [], 0.0, [], text)
+                yield Translation(line.text, [hypothesis], line.number, parts=translations[start:end])
                 start = end

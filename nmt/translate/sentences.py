@@ -1,6 +1,7 @@
 """The step that splits units into sentences, because most models are trained on single sentences."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from nmt.text.sentences import join_sentences, sentence_spans
 from nmt.text.spans import Span
@@ -77,10 +78,11 @@ class Sentences(Step):
             n_bests = [sentence.hypotheses for sentence in sentences]
             hypotheses = joined(n_bests, self.options)
             whole = Translation(unit.text, hypotheses, unit.number, sentences=spans)
-            # 2. Keep each sentence with its translation. The text comes from the unit, because later steps may have
-            # changed the text of `sentence`.
+            # 2. Keep each sentence with its translation. The source comes from the unit, because later steps may have
+            # changed it. The hypothesis is copied, because the step `Tags` changes the one of a unit.
             for (start, end), sentence in zip(spans, sentences, strict=True):
-                whole.sentence_pairs.append((unit.text[start:end], sentence.text))
+                best = replace(sentence.hypotheses[0])
+                whole.parts.append(Translation(unit.text[start:end], [best], unit.number))
             restored.append(whole)
         return restored
 

@@ -60,10 +60,11 @@ class Tags(Step):
 
 
 def show_opaque(translation: Translation, shown: dict[int, str]) -> None:
-    """Replace the stand-ins in the source of a translation, and in its pairs of sentences."""
-    pairs = [(source.translate(shown), target.translate(shown)) for source, target in translation.sentence_pairs]
+    """Replace the stand-ins in the source of a translation, and in its sentences and their translations."""
     translation.source = translation.source.translate(shown)
-    translation.sentence_pairs = pairs
+    for sentence in translation.parts:
+        sentence.source = sentence.source.translate(shown)
+        sentence.hypotheses[0].text = sentence.text.translate(shown)
 
 
 @dataclass

@@ -50,8 +50,9 @@ class Translation:
     hypotheses: list[TextHypothesis]
     number: int = 0  # the number of the line, from 1; 0 if the number is not known
     sentences: list[Span] = field(default_factory=list)  # spans in `source`
-    # For each sentence: the text in the source, and the text of the best translation without tags.
-    sentence_pairs: list[tuple[str, str]] = field(default_factory=list)
+    # The sentences with their best translations, without tags. Of a line of markup, its units.
+    parts: list["Translation"] = field(default_factory=list)
+    doubts: list[str] | None = None  # why a person has to check the best hypothesis; None if this is not known
 
     @property
     def text(self) -> str:
