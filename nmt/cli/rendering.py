@@ -7,20 +7,21 @@ from typing import TYPE_CHECKING, Any
 from pydantic_core import to_jsonable_python
 
 if TYPE_CHECKING:
-    from nmt.cli.translate import LineOptions
     from nmt.translate.translator import Translator
     from nmt.translate.units import TextHypothesis, Translation
 
 
-def renderer(translator: "Translator", line_options: "LineOptions") -> "Callable[[Translation], str]":
-    """Return a function that formats a translation as a line. With --min-confidence, it also logs doubtful lines."""
+def renderer(
+    translator: "Translator", json_lines: bool, min_confidence: float | None
+) -> "Callable[[Translation], str]":
+    """Return a function that formats a translation as a line. With `min_confidence`, it also logs doubtful lines."""
 
     def render(translation: "Translation") -> str:
-        if line_options.min_confidence is not None:
+        if min_confidence is not None:
             from nmt.translate.confidence import find_doubts
 
-            find_doubts(translator, translation, line_options.min_confidence)
-        return as_json(translation, translator) if line_options.json else translation.text
+            find_doubts(translator, translation, min_confidence)
+        return as_json(translation, translator) if json_lines else translation.text
 
     return render
 

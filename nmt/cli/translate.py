@@ -1,7 +1,7 @@
 """The command `nmt translate`."""
 
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -25,18 +25,13 @@ Markup = Literal["text", "html", "markdown"]
 
 @dataclass(frozen=True)
 class LineOptions:
-    """The options that apply only to lines and texts, except for `min_confidence`."""
+    """The options that apply only to lines and texts."""
 
     format: Markup = "text"
     prefix: str = ""
     n_best: int = 1
     json: bool = False
-    min_confidence: float | None = None
     stream: bool = False
-
-    @property
-    def needs_scores(self) -> bool:
-        return self.json or self.min_confidence is not None
 
 
 def check_arguments(
@@ -51,7 +46,7 @@ def check_arguments(
     if markup != "text" and (line_options.json or line_options.prefix):
         message = f"--format {markup} goes with neither --json nor --prefix"
         raise InputError(message, hint="leave them out")
-    if is_document and replace(line_options, min_confidence=None) != LineOptions():
+    if is_document and line_options != LineOptions():
         message = f"--format, --prefix, --n-best, --json and --stream do not apply to a {source.kind}"
         raise InputError(message, hint="leave them out; to translate the lines of a file: -i FILE")
     # 2. The output.
@@ -139,7 +134,6 @@ def translate(
         prefix=prefix,
         n_best=n_best,
         json=json_lines,
-        min_confidence=min_confidence,
         stream=stream,
     )
     has_columns = bool(column or into)
@@ -154,7 +148,7 @@ def translate(
         beam=beam, alpha=alpha, sample=sample, temperature=temperature, top_k=top_k, top_p=top_p, seed=seed
     )
     search |= options.search_options(whole_lines=whole_lines, protect=protect, n_best=n_best)
-    search |= {"protect_placeholders": protect_placeholders, "scores": line_options.needs_scores}
+    search |= {"protect_placeholders": protect_placeholders, "scores": json_lines or min_confidence is not None}
     if max_length is not None:
         search |= {"max_length_a": 0.0, "max_length_b": max_length}
 
@@ -180,10 +174,11 @@ def translate(
     if stream:
         arguments["window"] = 1
     writer = translator if markup == "text" else of_markup(translator, markup)
-    render = renderer(translator, line_options)
+    render = renderer(translator, json_lines, min_confidence)
     if resume and source.path is not None and output is not None:
         # The output also depends on these settings.
         settings = {"precision": precision, "engine": engine, "languages": languages, **asdict(line_options)}
+        settings["min_confidence"] = min_confidence
         rewrite(source.path, output, paths, writer, arguments, settings, render)
     else:
         write_lines(writer, source, output, arguments, render)

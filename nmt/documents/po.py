@@ -101,12 +101,13 @@ def parse_po(text: str) -> list[Part]:
     replacements: dict[Span, Sequence[Part]] = {}
     messages = po_messages(text)
     for index, name, source in unfinished(messages):
-        place, flag = fuzzy_flag(messages[index])
+        message = messages[index]
+        place, flag = fuzzy_flag(message)
         replacements[place] = [ReviewState("", "", flag)]
         # A value can consist of several strings. The translation is a single string.
         label, _ = without_accelerator(source)
-        parts = parts_of_string(numbered(label, messages[index].syntaxes), escape_po)
-        replacements[messages[index].values[name].span("value")] = ['"', *parts, '"']
+        parts = parts_of_string(numbered(label, message.syntaxes), escape_po)
+        replacements[message.values[name].span("value")] = ['"', *parts, '"']
     return parts_of_text(text, replacements.items())
 
 

@@ -22,8 +22,9 @@ SEPARATOR = re.compile(r"sep=(.)(?:\r\n?|\n)")  # the first line of some CSV fil
 # In JSON, each string is closed. `\Z` keeps a search linear in other texts.
 JSON_TOKEN = re.compile(r'(?P<string>"(?:[^"\\]|\\.)*+(?:"|\Z))(?P<colon>\s*:)?|[\[\]{}]')
 EXTENSION_KEYS = {"message", "description", "placeholders", "hash", "key"}  # of one message of a browser extension
-NEEDS_REVIEW = '"needs_review"'
-NEW_STATE = '"\ud800"'  # the state of new strings in a string catalog; as half of a character, it is in no file
+# States of new strings in a string catalog. The first stands for the second; as half of a character, it is in no file.
+NEW_STATE = '"\ud800"'
+CATALOG_REVIEW = ReviewState('"needs_review"', sure='"translated"', doubtful='"needs_review"')
 CATALOG_STATE = re.compile(r'"state": "(\w+)"')  # of a string in a string catalog
 TAG_START = re.compile(r"</?[^\s/>]+")
 NUMBERED_TAG = re.compile(r"(</?\d+>)")
@@ -227,7 +228,7 @@ def parts_of_json(text: str, is_text: Callable[[list[str]], bool]) -> list[Part]
     replacements: list[Replacement] = []
     for path, (start, end) in json_values(text):
         if text[start:end] == NEW_STATE:
-            replacements.append(((start, end), [ReviewState(NEEDS_REVIEW, '"translated"', NEEDS_REVIEW)]))
+            replacements.append(((start, end), [CATALOG_REVIEW]))
         elif text[start] == '"' and is_text(path):
             value_parts = parts_of_string(json.loads(text[start:end], strict=False), escape_json)
             if has_segment(value_parts):

@@ -35,9 +35,10 @@ def qt_pairs(message: XmlNode) -> Pairs:
     source, translation = child_named(message, "source"), child_named(message, "translation")
     if source and translation and UNFINISHED.search(translation.opening):
         forms = [child for child in translation.children if child.name == "numerusform"] or [translation]
-        targets = [form for form in forms if is_empty(form)]
-        tag = open_tag(translation)
-        finished = tag if len(targets) < len(forms) else UNFINISHED.sub("", tag)
+        targets = list(filter(is_empty, forms))
+        tag = finished = open_tag(translation)
+        if targets == forms:
+            finished = UNFINISHED.sub("", tag)
         translation.opening = ReviewState(tag, finished, tag)
         for target in targets:
             yield target, source

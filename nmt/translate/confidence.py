@@ -23,7 +23,7 @@ import numpy as np
 import regex
 
 from nmt.text.spans import Span
-from nmt.text.words import WORD_OR_CHARACTER, WordText, bare_span
+from nmt.text.words import WORD_OR_CHARACTER, WordText
 from nmt.translate.translator import Translator
 from nmt.translate.units import TextHypothesis, Translation
 
@@ -153,9 +153,8 @@ def logits_of(translator: Translator, hypothesis: TextHypothesis) -> list[tuple[
     spans = spans_of_pieces(translator, hypothesis)
     line_logit = logit(sum(log_probs) / max(len(log_probs), 1))
     logits = []
-    for word in WordText.split(text).spans:
-        word_start, word_end = bare_span(text, word)
-        # Use the pieces of the word, but not those of the punctuation around it.
+    # Use the pieces of each word, but not those of the punctuation around it.
+    for word_start, word_end in WordText.split(text).bare_spans:
         log_prob = 0.0
         for piece_log_prob, (start, end) in zip(log_probs, spans, strict=True):
             if start < word_end and word_start < end:

@@ -177,15 +177,12 @@ def formats_of(suffix: str, translator: Translator, title: object, column: str, 
     if suffix in (".csv", ".tsv"):
         parse = partial(parse_csv, column=column, title=title, into=into, is_tsv=suffix == ".tsv")
         return [Format(parse, str, protects=True)]
+    source, target = (language(translator.config.data, side) for side in ("source", "target"))
+    if suffix in (".tmx", ".xcstrings") and not (source and target):
+        raise InputError("the model does not name its languages", hint=f"translate another format than {suffix}")
     if suffix == ".xcstrings":
-        target = language(translator.config.data, "target")
-        if not target:
-            raise InputError("the model names no target language", hint="translate another format than .xcstrings")
         return [Format(partial(parse_string_catalog, target=target), str, protects=True)]
     if suffix == ".tmx":
-        source, target = (language(translator.config.data, side) for side in ("source", "target"))
-        if not (source and target):
-            raise InputError("the model does not name its languages", hint="translate another format than .tmx")
         return [Format(partial(parse_tmx, source=source, target=target), escape_html, protects=True)]
     return FORMATS[suffix]
 

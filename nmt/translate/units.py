@@ -1,13 +1,16 @@
 """The units of text to translate, their translations, and the base class of the steps of a translation."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from itertools import islice
+from typing import NamedTuple, TypeVar
 
 from nmt.decode.options import Hypothesis, SearchOptions
 from nmt.documents.markup import Element
 from nmt.text.sentences import join_sentences
 from nmt.text.spans import Span
+
+Item = TypeVar("Item")
 
 
 class Markup(NamedTuple):
@@ -88,6 +91,12 @@ class Step:
     def preview(self, texts: list[str]) -> list[str]:
         """Undo this step in partial translations, one for each unit."""
         return texts
+
+
+def grouped(items: Iterable[Item], sizes: Iterable[int]) -> list[list[Item]]:
+    """Split items into consecutive groups of the given sizes."""
+    rest = iter(items)
+    return [list(islice(rest, size)) for size in sizes]
 
 
 def joined(n_bests: Sequence[Sequence[TextHypothesis]], options: SearchOptions) -> list[TextHypothesis]:
