@@ -174,17 +174,17 @@ def formats_of(suffix: str, translator: Translator, title: object, column: str, 
 
     Raises InputError if the format needs the languages of the model, and the model does not name them.
     """
+    if suffix in FORMATS:
+        return FORMATS[suffix]
     if suffix in (".csv", ".tsv"):
         parse = partial(parse_csv, column=column, title=title, into=into, is_tsv=suffix == ".tsv")
         return [Format(parse, str, protects=True)]
     source, target = (language(translator.config.data, side) for side in ("source", "target"))
-    if suffix in (".tmx", ".xcstrings") and not (source and target):
+    if not (source and target):
         raise InputError("the model does not name its languages", hint=f"translate another format than {suffix}")
     if suffix == ".xcstrings":
         return [Format(partial(parse_string_catalog, target=target), str, protects=True)]
-    if suffix == ".tmx":
-        return [Format(partial(parse_tmx, source=source, target=target), escape_html, protects=True)]
-    return FORMATS[suffix]
+    return [Format(partial(parse_tmx, source=source, target=target), escape_html, protects=True)]
 
 
 class DocumentTranslation:
