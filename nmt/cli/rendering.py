@@ -21,7 +21,9 @@ def renderer(
             from nmt.translate.confidence import find_doubts
 
             find_doubts(translator, translation, min_confidence)
-        return as_json(translation, translator) if json_lines else translation.text
+        if json_lines:
+            return as_json(translation, translator)
+        return translation.text
 
     return render
 

@@ -145,10 +145,19 @@ def translate(
     if sample and beam is None:
         beam = n_best
     search = options.search_options(
-        beam=beam, alpha=alpha, sample=sample, temperature=temperature, top_k=top_k, top_p=top_p, seed=seed
+        beam=beam,
+        alpha=alpha,
+        sample=sample,
+        temperature=temperature,
+        top_k=top_k,
+        top_p=top_p,
+        seed=seed,
+        n_best=n_best,
+        whole_lines=whole_lines,
+        protect=protect,
+        protect_placeholders=protect_placeholders,
+        scores=json_lines or min_confidence is not None,
     )
-    search |= options.search_options(whole_lines=whole_lines, protect=protect, n_best=n_best)
-    search |= {"protect_placeholders": protect_placeholders, "scores": json_lines or min_confidence is not None}
     if max_length is not None:
         search |= {"max_length_a": 0.0, "max_length_b": max_length}
 

@@ -67,7 +67,9 @@ class ReviewState(str):
         """Return what is written, given the doubts about the next translations; see `Translation.doubts`."""
         if doubts is None:
             return self
-        return self.doubtful if doubts else self.sure
+        if doubts:
+            return self.doubtful
+        return self.sure
 
 
 Part = str | Segment  # a string is copied, a segment is translated

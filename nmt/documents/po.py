@@ -136,16 +136,18 @@ def review_po(text: str, translated: str) -> tuple[str, list[str]]:
         if found:
             line = line_number(text, messages[index].values[name].start("name"))
             faults.append(f"line {line}: the translation {', '.join(found)}; it is marked as fuzzy")
-            place, flag = fuzzy_flag(message)
-            replacements[place] = flag
+            replacements |= [fuzzy_flag(message)]
     return replaced(translated, sorted(replacements.items())), faults
 
 
 def fuzzy_flag(message: PoMessage) -> tuple[Span, str]:
     """Return the place of the flag "fuzzy" in a PO file, and its line, which is empty if the message has the flag."""
     first, *_ = message.values.values()
+    place = first.start(), first.start()
+    if "fuzzy" in message.flags:
+        return place, ""
     end = "\r\n" if first[0].endswith("\r\n") else "\n"
-    return (first.start(), first.start()), "" if "fuzzy" in message.flags else f"#, fuzzy{end}"
+    return place, f"#, fuzzy{end}"
 
 
 def unfinished(messages: Sequence[PoMessage]) -> Iterator[tuple[int, str, str]]:

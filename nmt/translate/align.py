@@ -191,7 +191,8 @@ def dependence(engine: Engine, pairs: Sequence[AttendedPair], in_groups: Sequenc
             targets.append(pair.target.tokens)
     scores = engine.score(sources, targets)
     # 2. Compare the scores of each pair, without those of EOS.
-    for pair, in_group, of_pair in zip(pairs, in_groups, grouped(scores, map(len, in_groups)), strict=True):
+    by_pair = grouped(scores, map(len, in_groups))
+    for pair, in_group, of_pair in zip(pairs, in_groups, by_pair, strict=True):
         log_probs = np.array(of_pair)[:, :-1]  # (groups, T)
         losses = normalized(np.clip(-log_probs, *LOSSES), 0)
         of_words = in_group.T @ losses  # (source words, T)

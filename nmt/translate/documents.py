@@ -266,7 +266,8 @@ class DocumentTranslation:
             if units:
                 for translation in watch(self.translator.translate_lines(units, **arguments), len(units)):
                     if self.min_confidence is not None:
-                        find_doubts(self.translator, translation, self.min_confidence, f"{self.title}: text")
+                        place = f"{self.title}: text"
+                        find_doubts(self.translator, translation, self.min_confidence, place)
                     translations.append(translation)
                     sources.append(translation.source)
                     targets.append(translation.text)
@@ -299,11 +300,11 @@ class DocumentTranslation:
         for part in parts:
             if isinstance(part, Segment):
                 units += units_of([part], markup, number)
+                if self.suffix != ".txt":
+                    number += 1
             # In plain text, the parts between the units contain the line ends.
-            if self.suffix == ".txt":
-                number += part.count("\n") if isinstance(part, str) else 0
-            else:
-                number = first + len(units)
+            elif self.suffix == ".txt":
+                number += part.count("\n")
         return units
 
     def content(self) -> bytes:

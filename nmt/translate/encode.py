@@ -53,7 +53,8 @@ class Encoding:
             # A blank unit gets a blank hypothesis. The hypotheses of several requests are joined to one translation.
             hypotheses = [TextHypothesis([], [], 0.0, [], "")]
             if of_unit:
-                hypotheses = joined(list(map(self.decoded, of_unit)), self.options)
+                decoded = [self.decoded(n_best) for n_best in of_unit]
+                hypotheses = joined(decoded, self.options)
             translations.append(Translation(unit.text, hypotheses, unit.number))
         return translations
 
@@ -72,7 +73,10 @@ class Encoding:
         texts = []
         for requests in grouped(count(), self.n_requests):
             # The search may not have begun the later requests of a unit.
-            begun = [self.target.decode(tokens[request]) for request in requests if request in tokens]
+            begun = []
+            for request in requests:
+                if request in tokens:
+                    begun.append(self.target.decode(tokens[request]))
             texts.append(one_line(join_sentences(begun)))
         return texts
 
@@ -96,10 +100,8 @@ def requests_of(
     parts = cut(text, tokenizer, max(max_length - len(tag_tokens), 1), abbreviations)
     message = "line %d has %d pieces, the model takes %d: translated in %d parts"
     log.warning(message, unit.number, len(tokens), max_length, len(parts))
-    # The prefix is the beginning of the unit's translation, so only the first part gets it.
-    requests = [SearchRequest(tag_tokens + parts[0], unit.prefix, place_of(unit))]
-    for i, part in enumerate(parts[1:], 1):
-        requests.append(SearchRequest(tag_tokens + part, (), place_of(unit, i)))
+    requests = [SearchRequest(tag_tokens + part, (), place_of(unit, i)) for i, part in enumerate(parts)]
+    requests[0].prefix = unit.prefix  # the beginning of the whole translation
     return requests
 
 

@@ -68,7 +68,6 @@ class MarkupTranslator:
         The arguments are the same as in `Translator.translate_lines`.
         """
         options = options or self.translator.options
-        batch_size = batch_size or self.translator.config.decode.batch_size
         stream = iter(lines)
         while (window_lines := read_window(stream, first, window)) is not None:
             first += len(window_lines)

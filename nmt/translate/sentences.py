@@ -83,4 +83,5 @@ class Sentences(Step):
         return restored
 
     def preview(self, texts: list[str]) -> list[str]:
-        return list(map(join_sentences, grouped(texts, map(len, self.spans))))
+        groups = grouped(texts, map(len, self.spans))
+        return [join_sentences(sentences) for sentences in groups]
