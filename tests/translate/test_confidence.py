@@ -175,6 +175,13 @@ def test_doubts_name_the_line_and_why(line: Translation, caplog: pytest.LogCaptu
     assert caplog.messages == [expected]
 
 
+def test_a_text_is_as_doubtful_as_its_worst_sentence(line: Translation) -> None:
+    sure = Translation("a cat", [hypothesis("a cat")])
+    whole = Translation("", [], parts=[sure, line])
+    find_doubts(TRANSLATOR, whole, 0.0)
+    assert (sure.doubts, line.doubts, whole.doubts) == ([], [REPEATS], [REPEATS])
+
+
 def test_a_confident_line_may_still_be_doubtful(line: Translation) -> None:
     assert find_doubts(TRANSLATOR, line, 0.0) == [REPEATS]
 
