@@ -49,6 +49,29 @@ class Segment:
     finish: Callable[[str], str] = str  # this function is applied to the translation with its tags
 
 
+class ReviewState(str):
+    """A text to copy, unless confidences are known: then it says whether any of the next translations is doubtful.
+
+    The next translations are those of the segments up to the next state.
+    """
+
+    sure: str
+    doubtful: str
+
+    def __new__(cls, unknown: str, sure: str, doubtful: str) -> "ReviewState":
+        state = super().__new__(cls, unknown)
+        state.sure, state.doubtful = sure, doubtful
+        return state
+
+    def written(self, doubts: list[str] | None) -> str:
+        """Return what is written, given the doubts about the next translations; see `Translation.doubts`."""
+        if doubts is None:
+            return self
+        if doubts:
+            return self.doubtful
+        return self.sure
+
+
 Part = str | Segment  # a string is copied, a segment is translated
 # A function that gets a document before and after the translation. It returns the new document with corrections, and
 # what is wrong with the translations.

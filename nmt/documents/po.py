@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from gettext import c2py
 
 from nmt.documents.accelerators import without_accelerator
-from nmt.documents.markup import Format, Part, parts_of_text
+from nmt.documents.markup import Format, Part, ReviewState, parts_of_text
 from nmt.documents.tables import line_number, parts_of_string
 from nmt.text.directives import directive_faults, numbered, settled
 from nmt.text.spans import Span, replaced
@@ -98,14 +98,17 @@ def parse_po(text: str) -> list[Part]:
 
     Raises ValueError if the text is no PO file.
     """
-    replacements = []
+    replacements: dict[Span, Sequence[Part]] = {}
     messages = po_messages(text)
     for index, name, source in unfinished(messages):
+        message = messages[index]
+        place, flag = fuzzy_flag(message)
+        replacements[place] = [ReviewState("", "", flag)]
         # A value can consist of several strings. The translation is a single string.
         label, _ = without_accelerator(source)
-        parts = parts_of_string(numbered(label, messages[index].syntaxes), escape_po)
-        replacements.append((messages[index].values[name].span("value"), ['"', *parts, '"']))
-    return parts_of_text(text, replacements)
+        parts = parts_of_string(numbered(label, message.syntaxes), escape_po)
+        replacements[message.values[name].span("value")] = ['"', *parts, '"']
+    return parts_of_text(text, replacements.items())
 
 
 def review_po(text: str, translated: str) -> tuple[str, list[str]]:
@@ -133,11 +136,18 @@ def review_po(text: str, translated: str) -> tuple[str, list[str]]:
         if found:
             line = line_number(text, messages[index].values[name].start("name"))
             faults.append(f"line {line}: the translation {', '.join(found)}; it is marked as fuzzy")
-            if "fuzzy" not in message.flags:
-                first, *_ = message.values.values()
-                end = "\r\n" if first[0].endswith("\r\n") else "\n"
-                replacements[first.start(), first.start()] = f"#, fuzzy{end}"
+            replacements |= [fuzzy_flag(message)]
     return replaced(translated, sorted(replacements.items())), faults
+
+
+def fuzzy_flag(message: PoMessage) -> tuple[Span, str]:
+    """Return the place of the flag "fuzzy" in a PO file, and its line, which is empty if the message has the flag."""
+    first, *_ = message.values.values()
+    place = first.start(), first.start()
+    if "fuzzy" in message.flags:
+        return place, ""
+    end = "\r\n" if first[0].endswith("\r\n") else "\n"
+    return place, f"#, fuzzy{end}"
 
 
 def unfinished(messages: Sequence[PoMessage]) -> Iterator[tuple[int, str, str]]:

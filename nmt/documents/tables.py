@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterator
 
 from nmt.documents.constructs import BLOCK, VOID, Construct, constructs
 from nmt.documents.html import MAX_DEPTH, Parser
-from nmt.documents.markup import Format, Part, Replacement, Segment, has_segment, parts_of_text
+from nmt.documents.markup import Format, Part, Replacement, ReviewState, Segment, has_segment, parts_of_text
 from nmt.errors import InputError
 from nmt.text.spans import Span
 
@@ -22,6 +22,9 @@ SEPARATOR = re.compile(r"sep=(.)(?:\r\n?|\n)")  # the first line of some CSV fil
 # In JSON, each string is closed. `\Z` keeps a search linear in other texts.
 JSON_TOKEN = re.compile(r'(?P<string>"(?:[^"\\]|\\.)*+(?:"|\Z))(?P<colon>\s*:)?|[\[\]{}]')
 EXTENSION_KEYS = {"message", "description", "placeholders", "hash", "key"}  # of one message of a browser extension
+# States of new strings in a string catalog. The first stands for the second; as half of a character, it is in no file.
+NEW_STATE = '"\ud800"'
+CATALOG_REVIEW = ReviewState('"needs_review"', sure='"translated"', doubtful='"needs_review"')
 CATALOG_STATE = re.compile(r'"state": "(\w+)"')  # of a string in a string catalog
 TAG_START = re.compile(r"</?[^\s/>]+")
 NUMBERED_TAG = re.compile(r"(</?\d+>)")
@@ -209,7 +212,8 @@ def parse_string_catalog(text: str, target: str) -> list[Part]:
             source = localizations.get(source_language) or {"stringUnit": {"state": "new", "value": path[-1]}}
             states = CATALOG_STATE.findall(json.dumps(localizations.get(target)))
             if entry.get("shouldTranslate", True) and set(states) <= {"new"}:
-                new = CATALOG_STATE.sub('"state": "needs_review"', json.dumps(source))
+                # The keys are sorted, as in Xcode, so each state comes before its value.
+                new = CATALOG_STATE.sub(f'"state": {NEW_STATE}', json.dumps(source, sort_keys=True))
                 localizations[target] = json.loads(new)
                 as_xcode = json.dumps(entry, ensure_ascii=False, indent=2, separators=(",", " : "))
                 entry_parts = parts_of_json(as_xcode.replace("\n", "\n    "), is_new)
@@ -221,9 +225,11 @@ def parse_string_catalog(text: str, target: str) -> list[Part]:
 
 def parts_of_json(text: str, is_text: Callable[[list[str]], bool]) -> list[Part]:
     """Return the parts of a JSON text. Strings for whose path `is_text` returns True are segments."""
-    replacements = []
+    replacements: list[Replacement] = []
     for path, (start, end) in json_values(text):
-        if text[start] == '"' and is_text(path):
+        if text[start:end] == NEW_STATE:
+            replacements.append(((start, end), [CATALOG_REVIEW]))
+        elif text[start] == '"' and is_text(path):
             value_parts = parts_of_string(json.loads(text[start:end], strict=False), escape_json)
             if has_segment(value_parts):
                 replacements.append(((start, end), ['"', *value_parts, '"']))

@@ -98,11 +98,12 @@ def filled(target: XmlNode, source: XmlNode, table: UnitTable) -> list[Part]:
     return [target.opening, *parser.parts, target.closing]
 
 
-def open_tag(node: XmlNode) -> None:
-    """Give an element that is one tag, such as `<target/>`, an opening and a closing tag."""
+def open_tag(node: XmlNode) -> str:
+    """Give an element that is one tag, such as `<target/>`, an opening and a closing tag. Return the opening tag."""
     if not node.closing:
         node.opening = node.opening.rstrip("/> \t\r\n") + ">"
         node.closing = f"</{node.name}>"
+    return node.opening
 
 
 def child_named(node: XmlNode, name: str) -> XmlNode | None:

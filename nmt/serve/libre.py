@@ -12,12 +12,11 @@ from fastapi import Request
 from nmt.documents.html import HTML
 from nmt.serve import schema
 from nmt.serve.api import Api, split_lines
-from nmt.serve.batcher import grouped
 from nmt.serve.served_models import name_of
 from nmt.translate.confidence import confidence_of, words_of
 from nmt.translate.markup import units_of, written
 from nmt.translate.translator import Translator
-from nmt.translate.units import Translation, Unit
+from nmt.translate.units import Translation, Unit, grouped
 
 
 class ParsedText(NamedTuple):

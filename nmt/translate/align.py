@@ -20,6 +20,7 @@ from nmt.decode.options import Attention, Engine
 from nmt.text.capitals import as_read
 from nmt.text.tokenizer import Tokenizer, Tokenizers
 from nmt.text.words import WordText, likeness
+from nmt.translate.units import grouped
 
 log = logging.getLogger("nmt")
 
@@ -190,14 +191,12 @@ def dependence(engine: Engine, pairs: Sequence[AttendedPair], in_groups: Sequenc
             targets.append(pair.target.tokens)
     scores = engine.score(sources, targets)
     # 2. Compare the scores of each pair, without those of EOS.
-    start = 0
-    for pair, in_group in zip(pairs, in_groups, strict=True):
-        end = start + len(in_group)
-        log_probs = np.array(scores[start:end])[:, :-1]  # (groups, T)
+    by_pair = grouped(scores, map(len, in_groups))
+    for pair, in_group, of_pair in zip(pairs, in_groups, by_pair, strict=True):
+        log_probs = np.array(of_pair)[:, :-1]  # (groups, T)
         losses = normalized(np.clip(-log_probs, *LOSSES), 0)
         of_words = in_group.T @ losses  # (source words, T)
         yield (pair.source.shares @ of_words).T
-        start = end
 
 
 def word_scores(weights: Matrix, source: Matrix, target: Matrix, likeness: Matrix | float = 0.0) -> Matrix:

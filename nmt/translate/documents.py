@@ -31,9 +31,10 @@ from nmt.documents.html import escape_html
 from nmt.documents.markup import Format, Part, Segment
 from nmt.documents.ooxml import workbook_formats
 from nmt.documents.tables import parse_csv, parse_string_catalog
-from nmt.documents.xliff import parse_tmx
+from nmt.documents.xliff import TMX_DOUBTFUL, parse_tmx
 from nmt.errors import InputError, NmtError, OutputError, os_errors_as
 from nmt.files import atomic_writer, read_capped
+from nmt.translate.confidence import find_doubts
 from nmt.translate.markup import units_of, written
 from nmt.translate.translator import Translator
 from nmt.translate.units import Translation, Unit
@@ -114,7 +115,7 @@ def translate_file(
     Args:
         watch: a function through which all translations pass, see `Watch`.
         bilingual: whether to write pairs of sentences instead of the document, see `as_pairs`.
-        arguments: keyword arguments of `Translator.translate_lines`, `column` and `into`, see `DocumentTranslation`.
+        arguments: keyword arguments of `Translator.translate_lines`, and others of `DocumentTranslation`.
     Raises:
         InputError: the document is damaged or too large. Nothing is written.
     """
@@ -130,6 +131,7 @@ def translate_file(
         if output.exists() and output.samefile(source):
             raise InputError(f"{source} would be overwritten", hint="give another name after -o")
         content = read_capped(source, MAX_FILE_BYTES)
+
     # 3. Open the output first. If this fails, no time was lost on the translation.
     with atomic_writer(output) as file:
         document = DocumentTranslation(translator, source, suffix, content, MAX_TEXT_BYTES, **arguments)
@@ -145,19 +147,25 @@ def translate_file(
 def as_pairs(translator: Translator, output: Path, translations: Iterable[Translation]) -> Iterator[str]:
     """Yield the lines of a file with sentences and their translations.
 
-    The format is TMX 1.4, or two columns if `output` ends in .tsv.
+    The format is TMX 1.4, or columns if `output` ends in .tsv. With a minimum confidence, the translations to check are
+    marked. A third column has the reasons.
     """
-    pairs = chain.from_iterable(translation.sentence_pairs for translation in translations)
+    sentences = chain.from_iterable(translation.parts for translation in translations)
     if output.suffix.lower() == ".tsv":
-        for pair in pairs:
-            yield "\t".join(" ".join(text.split()) for text in pair)
+        for sentence in sentences:
+            columns = [sentence.source, sentence.text]
+            if sentence.doubts is not None:
+                columns.append(", ".join(sentence.doubts))
+            yield "\t".join(" ".join(text.split()) for text in columns)
         return
     source, target = (language(translator.config.data, side) or "und" for side in ("source", "target"))
     # Escape the characters that have a meaning in XML, and remove the characters that XML does not allow.
     yield TMX.format(source)
-    for pair in pairs:
-        old, new = (escape(NOT_XML.sub("", text), quote=False) for text in pair)
-        yield f'<tu><tuv xml:lang="{source}"><seg>{old}</seg></tuv><tuv xml:lang="{target}"><seg>{new}</seg></tuv></tu>'
+    for sentence in sentences:
+        old, new = (escape(NOT_XML.sub("", text), quote=False) for text in (sentence.source, sentence.text))
+        state = TMX_DOUBTFUL if sentence.doubts else ""
+        yield f'<tu><tuv xml:lang="{source}"><seg>{old}</seg></tuv>'
+        yield f'<tuv xml:lang="{target}">{state}<seg>{new}</seg></tuv></tu>'
     yield "</body></tmx>"
 
 
@@ -166,20 +174,17 @@ def formats_of(suffix: str, translator: Translator, title: object, column: str, 
 
     Raises InputError if the format needs the languages of the model, and the model does not name them.
     """
+    if suffix in FORMATS:
+        return FORMATS[suffix]
     if suffix in (".csv", ".tsv"):
         parse = partial(parse_csv, column=column, title=title, into=into, is_tsv=suffix == ".tsv")
         return [Format(parse, str, protects=True)]
+    source, target = (language(translator.config.data, side) for side in ("source", "target"))
+    if not (source and target):
+        raise InputError("the model does not name its languages", hint=f"translate another format than {suffix}")
     if suffix == ".xcstrings":
-        target = language(translator.config.data, "target")
-        if not target:
-            raise InputError("the model names no target language", hint="translate another format than .xcstrings")
         return [Format(partial(parse_string_catalog, target=target), str, protects=True)]
-    if suffix == ".tmx":
-        source, target = (language(translator.config.data, side) for side in ("source", "target"))
-        if not (source and target):
-            raise InputError("the model does not name its languages", hint="translate another format than .tmx")
-        return [Format(partial(parse_tmx, source=source, target=target), escape_html, protects=True)]
-    return FORMATS[suffix]
+    return [Format(partial(parse_tmx, source=source, target=target), escape_html, protects=True)]
 
 
 class DocumentTranslation:
@@ -197,6 +202,7 @@ class DocumentTranslation:
         max_text: int,
         column: str = "",
         into: str = "",
+        min_confidence: float | None = None,
         **arguments: Any,
     ) -> None:
         """Read a document.
@@ -206,6 +212,8 @@ class DocumentTranslation:
             max_text: maximum size of all texts of the document, in bytes.
             column: the name of the column to translate in a CSV or TSV file.
             into: the name of the column that gets the translations, see `parse_csv`.
+            min_confidence: the lowest confidence of a translation that needs no check, see `find_doubts`. It needs
+                the option `scores`.
             arguments: keyword arguments of `Translator.translate_lines`.
         Raises:
             InputError: the document is damaged or too large.
@@ -214,6 +222,7 @@ class DocumentTranslation:
         self.title = title
         self.suffix = suffix
         self.into = into
+        self.min_confidence = min_confidence
         self.arguments = arguments
         self.formats = formats_of(suffix, translator, title, column, into)
 
@@ -256,6 +265,9 @@ class DocumentTranslation:
                 arguments["options"] = options.changed(protect_placeholders=True)
             if units:
                 for translation in watch(self.translator.translate_lines(units, **arguments), len(units)):
+                    if self.min_confidence is not None:
+                        place = f"{self.title}: text"
+                        find_doubts(self.translator, translation, self.min_confidence, place)
                     translations.append(translation)
                     sources.append(translation.source)
                     targets.append(translation.text)
@@ -288,11 +300,11 @@ class DocumentTranslation:
         for part in parts:
             if isinstance(part, Segment):
                 units += units_of([part], markup, number)
+                if self.suffix != ".txt":
+                    number += 1
             # In plain text, the parts between the units contain the line ends.
-            if self.suffix == ".txt":
-                number += part.count("\n") if isinstance(part, str) else 0
-            else:
-                number = first + len(units)
+            elif self.suffix == ".txt":
+                number += part.count("\n")
         return units
 
     def content(self) -> bytes:

@@ -37,12 +37,14 @@ class Tags(Step):
         return units
 
     def restore(self, translations: list[Translation]) -> list[Translation]:
-        # 1. Pair every hypothesis with the markup of its unit, if the unit has markup.
+        # 1. Pair every hypothesis with the markup of its unit, if the unit has markup. Then, in the plain texts, write
+        # what a reader sees instead of stand-ins.
         tagged = []
         for unit, translation in zip(self.units, translations, strict=True):
             if unit.markup:
                 for hypothesis in translation.hypotheses:
                     tagged.append(TaggedPair(unit.markup, translation, hypothesis))
+                show_opaque(translation, shown_by_stand_in(unit.markup.root, unit.text))
         # 2. Align the words of the pairs that have tags, and write the tags. Alignment takes most of the time.
         for start in range(0, len(tagged), PLACED):
             pairs = tagged[start : start + PLACED]
@@ -52,18 +54,15 @@ class Tags(Step):
                 pair.hypothesis.text = Placement(pair).written()
                 # Here, a server can process other requests first.
                 between_segments.get()()
-        # 3. In the plain texts, write what a reader sees instead of stand-ins.
-        for unit, translation in zip(self.units, translations, strict=True):
-            if unit.markup:
-                show_opaque(translation, shown_by_stand_in(unit.markup.root, unit.text))
         return translations
 
 
 def show_opaque(translation: Translation, shown: dict[int, str]) -> None:
-    """Replace the stand-ins in the source of a translation, and in its pairs of sentences."""
-    pairs = [(source.translate(shown), target.translate(shown)) for source, target in translation.sentence_pairs]
+    """Replace the stand-ins in the source of a translation, and in its sentences and their translations."""
     translation.source = translation.source.translate(shown)
-    translation.sentence_pairs = pairs
+    for sentence in translation.parts:
+        sentence.source = sentence.source.translate(shown)
+        sentence.hypotheses[0].text = sentence.text.translate(shown)
 
 
 @dataclass

@@ -119,7 +119,6 @@ class Translator:
             InputError: a line is not a string.
         """
         options = options or self.options
-        batch_size = batch_size or self.config.decode.batch_size
         prefix_tokens = self.encode_prefix(prefix)
 
         def started() -> Iterator[RunningTranslation]:
@@ -139,9 +138,10 @@ class Translator:
             yield from translations
 
     def start(
-        self, units: list[Unit], options: TranslationOptions, batch_size: int, watch: Watch | None = None
+        self, units: list[Unit], options: TranslationOptions, batch_size: int | None, watch: Watch | None = None
     ) -> "RunningTranslation":
         """Start to translate units in one search of the engine. `watch` is called after every step of the search."""
+        batch_size = batch_size or self.config.decode.batch_size
         # 1. Each step prepares the units for the next one.
         steps = self.steps(units, options)
         has_tags = any(unit.markup and unit.markup.root.children for unit in units)

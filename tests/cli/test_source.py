@@ -83,13 +83,13 @@ UNSUITABLE = {  # arguments -> part of the error message
     "-o new.pptx": "new.pptx is named as a document",
     "a.docx": "the translation of a.docx needs a file or a folder",
     "folder -o -": "the translation of folder needs a file or a folder",
-    "folder -o new --json --prefix x": "--json, --min-confidence and --stream do not apply to a folder",
+    "folder -o new --json --prefix x": "--json and --stream do not apply to a folder",
     "a.docx -o b.docx --n-best 2 --json": "do not apply to a document",
     "a.docx -o b.docx --format html": "--format, --prefix, --n-best, --json",
     "a.docx -o b.docx --resume": "--resume is for lines and folders, and a.docx is a document",
     "TEXT --bilingual": "--bilingual is for a document",
     "a.docx -o b.docx --column a": "--column and --into are for a .csv or .tsv file",
-    "-i in.zh --format html --json": "--format html goes with none of --json, --min-confidence",
+    "-i in.zh --format html --json": "--format html goes with neither --json nor --prefix",
 }
 
 

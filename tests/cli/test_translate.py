@@ -207,7 +207,15 @@ def test_doubtful_lines_are_named(five_home: Path, tmp_path: Path) -> None:
     assert first["doubtful"] is second["doubtful"] is False
     assert first["reasons"] == second["reasons"] == []
     assert third["doubtful"] is True
-    assert warning.endswith(": " + ", ".join(third["reasons"]))
+    assert f": {', '.join(third['reasons'])}: " in warning
+    # 4. Lines with markup, without their tags.
+    html = run_in(five_home, f"{common} --format html", b"<p>%s</p>" % UNLIKELY)
+    assert err_lines(html) == [warning]
+    # 5. Documents in a folder
+    (tmp_path / "a.po").write_text('msgid "茶茶天们茶我"\nmsgstr ""\n')
+    folder = run_in(five_home, f"{common} -q {tmp_path} -o {tmp_path}/new")
+    assert err_lines(folder) == [warning.replace("line 3", f"{tmp_path}/a.po: text 1")]
+    assert (tmp_path / "new/a.po").read_text().startswith("#, fuzzy\nmsgid")
 
 
 def test_the_best_model_keeps_its_calibration(five_run: FiveRun) -> None:

@@ -408,6 +408,18 @@ def test_a_translation_memory_is_written(translator: Translator, tmp_path: Path)
     assert 'srclang="zh"' in memory
 
 
+MARKED = [
+    ("a.tsv", f"{TARGET[0]}\tconfidence "),
+    ("a.tmx", f'<prop type="x-review">needs-review</prop><seg>{TARGET[0]}</seg>'),
+]
+
+
+@pytest.mark.parametrize(("name", "marked"), MARKED)
+def test_doubtful_sentences_are_marked(name: str, marked: str, translator: Translator, tmp_path: Path) -> None:
+    text = translate(translator, SOURCE[0], tmp_path / name, bilingual=True, min_confidence=1.0)
+    assert marked in text
+
+
 def test_a_translation_memory_is_translated_into_the_language_of_the_model(
     translator: Translator, tmp_path: Path
 ) -> None:

@@ -131,9 +131,9 @@ def test_an_element_in_a_word_goes_around_equal_characters_or_beside_the_word(
 def test_the_pairs_of_a_translation_have_what_a_reader_sees() -> None:
     line = "nimm <code>a &lt; b</code> <ruby>da<rt>x</rt></ruby>"
     (segment,) = [part for part in HTML.parse(line) if isinstance(part, Segment)]
-    translation = Translation(segment.text, [], sentence_pairs=[(segment.text, f"take {segment.text[5]}")])
-    show_opaque(translation, shown_by_stand_in(segment.root, segment.text))
-    assert translation.sentence_pairs == [("nimm a < b da", "take a < b")]
+    sentence = Translation(segment.text, [TextHypothesis([], [], 0.0, [], f"take {segment.text[5]}")])
+    show_opaque(Translation(segment.text, [], parts=[sentence]), shown_by_stand_in(segment.root, segment.text))
+    assert (sentence.source, sentence.text) == ("nimm a < b da", "take a < b")
 
 
 def test_words_are_cut_at_tags() -> None:
