@@ -60,7 +60,7 @@ def config_of(**changes: Any) -> Config:
 
 @pytest.fixture(scope="module")
 def tokenizers() -> Tokenizers:
-    model = train_tokenizer(LINES, config_of().tokenizer).model
+    model = train_tokenizer(LINES, config_of().tokenizer)
     return Tokenizers.from_models(model, model, nfkc_source=True)
 
 
@@ -243,7 +243,7 @@ def test_the_tokenizer_of_both_sides_is_saved_once(written: Path, tokenizers: To
 
 @pytest.fixture(scope="module")
 def two_tokenizers(tokenizers: Tokenizers) -> Tokenizers:
-    other = train_tokenizer(LINES[2:], config_of().tokenizer).model
+    other = train_tokenizer(LINES[2:], config_of().tokenizer)
     return Tokenizers.from_models(tokenizers.source.model, other, nfkc_source=False)
 
 
