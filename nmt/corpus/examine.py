@@ -19,7 +19,7 @@ from nmt.corpus.lengths import Lengths, learn_lengths
 from nmt.corpus.reading import CHUNK, Chunk, Survey, chunks, decode, is_utf8
 from nmt.corpus.split import key_of
 from nmt.processes import in_parallel
-from nmt.text.corpus_files import digests_of
+from nmt.text.corpus_files import GOLDEN, digests_of
 
 N_UNRELATED = 2_000  # maximum number of unrelated pairs of lines that are compared in a chunk
 NONE = np.zeros(0, np.int64)  # an empty array of lines
@@ -107,9 +107,9 @@ def examine(usual: Usual, chunk: Chunk) -> Examined:
 
 
 def digests_of_pairs(source: list[str], target: list[str]) -> Digests:
-    source_digests, target_digests = digests_of(map(str.encode, source)), digests_of(map(str.encode, target))
+    source_digests, target_digests = digests_of(source), digests_of(target)
     source_keys, target_keys = digests_of(map(key_of, source)), digests_of(map(key_of, target))
-    pair_digests = source_digests * np.uint64(0x9E3779B97F4A7C15) + target_digests
+    pair_digests = source_digests * GOLDEN + target_digests
     return np.stack([source_digests, target_digests, pair_digests, source_keys, target_keys])
 
 
