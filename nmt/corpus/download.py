@@ -16,7 +16,7 @@ import urllib.request
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import IO, TypeVar
+from typing import IO
 
 from tqdm import tqdm
 
@@ -25,7 +25,6 @@ from nmt.corpus.tatoeba import pairs_with_text, split
 from nmt.errors import DownloadError, InputError, OutputError, os_errors_as
 from nmt.files import atomic_write, check_deflated, sha256
 
-Content = TypeVar("Content", bytes, bytearray)
 log = logging.getLogger("nmt")
 
 TIMEOUT_S = 30.0  # seconds; longest wait for the next byte
@@ -168,11 +167,12 @@ def unpacked(content: bytes, url: str, members: Sequence[str]) -> list[bytes]:
 
 
 def read_limited(stream: IO[bytes] | gzip.GzipFile) -> bytes:
-    return check_size(stream.read(MAX_BYTES + 1))
+    content = stream.read(MAX_BYTES + 1)
+    check_size(content)
+    return content
 
 
-def check_size(content: Content) -> Content:
-    """Return the content. Raises ValueError if it is larger than `MAX_BYTES`."""
+def check_size(content: bytes | bytearray) -> None:
+    """Raise ValueError if the content is larger than `MAX_BYTES`."""
     if len(content) > MAX_BYTES:
         raise ValueError(f"over {MAX_BYTES:,} bytes")
-    return content
