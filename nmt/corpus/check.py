@@ -114,7 +114,7 @@ def runs_in(gathered: Gathered, learned: Learned) -> list[Run]:
     surveyed = gathered.survey
     if learned.evidence is not None:
         is_unrelated = findings.in_unrelated_blocks(gathered, learned.evidence)
-        comparison = LineComparison(learned.usual.lexicon, learned.usual.lengths, learned.evidence)
+        comparison = LineComparison(learned.usual.features, learned.evidence)
         return pairing.find_runs(surveyed, is_unrelated, comparison)
     if surveyed.n_source != surveyed.n_target or findings.is_unrelated(gathered):
         return []

@@ -13,9 +13,8 @@ from numpy.typing import NDArray
 from tqdm import tqdm
 
 from nmt.corpus import alignment, characters, language, pairs
-from nmt.corpus.alignment import Feature, HashedLines, Lexicon, hash_lines
+from nmt.corpus.alignment import Feature, FeatureExtractor, hash_lines, learn_features
 from nmt.corpus.language import Languages, learn_languages
-from nmt.corpus.lengths import Lengths, learn_lengths
 from nmt.corpus.reading import CHUNK, Chunk, Survey, chunks, decode, is_utf8
 from nmt.corpus.split import key_of
 from nmt.processes import in_parallel
@@ -44,11 +43,7 @@ class Usual:
 
     languages: Languages
     without_stop: tuple[float, float]  # for each side, the share of lines without final punctuation; never 0
-    lengths: Lengths
-    lexicon: Lexicon
-
-    def features(self, source: HashedLines, target: HashedLines) -> Feature:
-        return alignment.features(source, target, self.lexicon, self.lengths)
+    features: FeatureExtractor
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,12 +61,9 @@ def learn_usual(source: list[str], target: list[str], declared: tuple[str, str])
 
     `declared` are py3langid's labels of the declared languages, or "" if unknown.
     """
-    source_lines, target_lines = hash_lines(source), hash_lines(target)
     languages = learn_languages(source, target, declared)
     without_stop = share_without_stop(source), share_without_stop(target)
-    lengths = learn_lengths(source_lines.sizes, target_lines.sizes)
-    lexicon = alignment.learn_lexicon(source_lines.words, target_lines.words)
-    return Usual(languages, without_stop, lengths, lexicon)
+    return Usual(languages, without_stop, learn_features(hash_lines(source), hash_lines(target)))
 
 
 def share_without_stop(texts: list[str]) -> float:
