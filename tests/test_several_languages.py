@@ -64,7 +64,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def tokenizers() -> Tokenizers:
     text = list(itertools.chain(*SIDES.values()))
-    model = train_tokenizer(text, TokenizerSettings(vocab_size=320, type="bpe"), TAGS).model
+    model = train_tokenizer(text, TokenizerSettings(vocab_size=320, type="bpe"), TAGS)
     return Tokenizers.from_models(model, model, nfkc_source=False)
 
 
@@ -105,7 +105,7 @@ def test_without_a_chosen_language_a_text_without_a_tag_is_refused(tokenizers: T
 
 
 def test_a_symbol_that_looks_like_a_tag_is_a_symbol() -> None:
-    model = train_tokenizer(LINES, TokenizerSettings(vocab_size=300, type="bpe", symbols=">>up<<")).model
+    model = train_tokenizer(LINES, TokenizerSettings(vocab_size=300, type="bpe", symbols=">>up<<"))
     tokenizer = Tokenizer(model, target_tag="")
     assert tokenizer.targets == []
     assert tokenizer.encode("ba") == Tokenizer(model).encode("ba")

@@ -73,7 +73,7 @@ def init(
             settings = yaml.safe_load(text_of(plan))
             return measured(check_config(settings, {}, str(output)), device)
 
-        plan = planning.fit_machine(planning.size_of(facts), minutes, measure)
+        plan = planning.fit_machine(planning.size_of(facts, languages), minutes, measure)
 
         # 4. Write the config.
         cost = f"{plan.expected_minutes:,.0f} minutes and {plan.memory / 1e9:.1f} GB of memory"

@@ -23,7 +23,7 @@ import numpy as np
 import regex
 from numpy.typing import NDArray
 
-from nmt.corpus.lengths import Lengths
+from nmt.corpus.lengths import Lengths, learn_lengths
 from nmt.text.spans import Span
 from nmt.text.words import COMPARED_WORD
 
@@ -197,10 +197,23 @@ def agreement(source: Words, target: Words, lexicon: Lexicon) -> Strengths:
     return result
 
 
-def features(source: HashedLines, target: HashedLines, lexicon: Lexicon, lengths: Lengths) -> Feature:
-    """Return the two features of each pair, of shape (2, n). See `Feature`."""
-    length_ratio = lengths.z(source.sizes, target.sizes)
-    return np.stack([agreement(source.words, target.words, lexicon), length_ratio])
+@dataclass(frozen=True, eq=False)
+class FeatureExtractor:
+    """What was learned from some pairs, to compute the features of any pairs."""
+
+    lexicon: Lexicon
+    lengths: Lengths
+
+    def __call__(self, source: HashedLines, target: HashedLines) -> Feature:
+        """Return the two features of each pair, of shape (2, n). See `Feature`."""
+        length_ratio = self.lengths.z(source.sizes, target.sizes)
+        return np.stack([agreement(source.words, target.words, self.lexicon), length_ratio])
+
+
+def learn_features(source: HashedLines, target: HashedLines) -> FeatureExtractor:
+    """Learn a lexicon and the usual lengths from pairs."""
+    lexicon = learn_lexicon(source.words, target.words)
+    return FeatureExtractor(lexicon, learn_lengths(source.sizes, target.sizes))
 
 
 def agreement_of_batch(source: Words, target: Words, lexicon: Lexicon) -> NDArray[np.float64]:

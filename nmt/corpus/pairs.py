@@ -22,7 +22,6 @@ MAX_CLOCK = 2  # maximum number of digits before the decimals of a number that m
 # A time without its mark. The hours may be counted to 12 or to 24.
 TIME = re.compile(r"(?:[01]\d|2[0-3])[0-5]\d")
 MAX_NAME = 4  # maximum number of words of a name
-MIN_NO_WORDS = 5  # characters; `has_no_words` does not judge shorter texts
 
 # A number in digits of any script. A space may separate groups of three digits.
 NUMBER = re.compile(r"(?:\d{1,3}(?:[ \xa0\u2009\u202f]\d{3})+(?!\d)|\d+)(?:[.,:’'٫٬．，：]\d+)*")
@@ -33,8 +32,9 @@ DECIMAL = re.compile(r"(.*)[.,٫．，](\d{1,2})")
 # All kinds of placeholder but the last, which is numbers. The first pattern also finds %(name)s before a grammatical
 # ending, as in Esperanto and Uzbek.
 PLACEHOLDER = re.compile("|".join([r"%\(\w+\)[-+0#]*+\d*(?:\.\d+)?[sdifguxc@]", *KINDS[:-1]]))
-THREE_LETTERS = re.compile(r"[^\W\d_]{3}")
+REPEATED_CHARACTER = re.compile(r"([^\W\d_]|[!?])\1{4}")
 REPEATED_LETTERS = re.compile(r"([^\W\d_]{2,4}?)\1{3}")
+REPEATED_WORDS = re.compile(r"(?<!\S)([^\W\d_]\S*+(?: \S*+){0,3})(?: \1){2}(?!\S)")
 TRIPLED = regex.compile(rf"({UNSPACED_CHARACTER})\1\1")
 PUNCTUATION = ".,;:!?\"'”’“„"  # marks that are stripped from the ends of words
 # Characters that may follow the final punctuation of a text.
@@ -137,12 +137,11 @@ def repeats(text: str) -> bool:
 
     - A letter, ! or ? occurs five times in a row.
     - Two to four letters occur four times in a row.
-    - One to four words occur three times in a row.
+    - One to four words, the first of which begins with a letter, occur three times in a row.
     """
     # 1. Look for repeated characters and letters.
-    for character in set(text):
-        if character * 5 in text and (character.isalpha() or character in "!?"):
-            return True
+    if REPEATED_CHARACTER.search(text):
+        return True
     words = text.lower().split()
     for word in words:
         if len(word) >= 8 and REPEATED_LETTERS.search(word):
@@ -150,18 +149,8 @@ def repeats(text: str) -> bool:
     # 2. Look for repeated words. A phrase that occurs three times repeats at least two words.
     if len(words) < len(set(words)) + 2:
         return False
-    words = [word.strip(PUNCTUATION) for word in words]
-    return any(repeats_words(words, n) for n in range(1, 5))
-
-
-def repeats_words(words: list[str], n: int) -> bool:
-    """Return whether a phrase of `n` words occurs three times in a row. The phrase must begin with a letter."""
-    for start in range(len(words) - 3 * n + 1):
-        phrase = words[start : start + n]
-        is_repeated = words[start : start + 3 * n] == phrase * 3
-        if is_repeated and phrase[0][:1].isalpha():
-            return True
-    return False
+    bare_words = " ".join([word.strip(PUNCTUATION) for word in words])
+    return REPEATED_WORDS.search(bare_words) is not None
 
 
 def repetition_differs(source: str, target: str) -> bool:
@@ -171,22 +160,6 @@ def repetition_differs(source: str, target: str) -> bool:
         return False
     # In a script without spaces, "ha ha ha" may be three equal characters. `repeats` does not find these.
     return not TRIPLED.search(target if source_repeats else source)
-
-
-def has_no_words(text: str) -> bool:
-    """Return whether a text has hardly any words.
-
-    It has no three letters in a row, and under 30 % of its characters are letters or vowel signs. A Chinese character
-    counts as three letters, because it is often a word.
-    """
-    n_characters = len(text) - text.count(" ")
-    if n_characters < MIN_NO_WORDS or THREE_LETTERS.search(text):
-        return False
-    n_in_words = 0
-    for character in text:
-        if unicodedata.category(character)[0] in "LM":
-            n_in_words += 3 if unicodedata.east_asian_width(character) == "W" else 1
-    return n_in_words < 0.3 * n_characters
 
 
 def cut_off(source: str, target: str, z: float, without_stop: tuple[float, float]) -> bool:
@@ -214,6 +187,5 @@ TESTS: dict[str, Callable[[str, str], bool]] = {
     "placeholders": placeholders_differ,
     "repetition": repetition_differs,
     "blank": lambda source, target: is_blank(source) or is_blank(target),
-    "no-words": lambda source, target: has_no_words(source) or has_no_words(target),
     "long": lambda source, target: max(len(source), len(target)) > MAX_CHARACTERS,
 }

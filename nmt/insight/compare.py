@@ -8,6 +8,7 @@ from string import ascii_uppercase
 
 from sacrebleu.metrics.chrf import CHRF
 
+from nmt.corpus.split import count_words
 from nmt.evaluate import PairedScore, ScoreSettings, paired_scores, sacrebleu_metrics, score
 from nmt.insight import pages
 
@@ -81,12 +82,6 @@ def compare(
     )
 
 
-def n_words(text: str) -> int:
-    """Return the number of words of a text. If the text has no spaces, return the number of characters."""
-    text = text.strip()
-    return len(text.split() if " " in text else text)
-
-
 def compared_lines(systems: Sequence[Sequence[str]], test_set: EvaluationSet) -> list[ComparedLine]:
     """Return all lines of the test set. Each line has the translations of all systems, with their sentence chrF."""
     chrf = CHRF(lowercase=test_set.settings.lowercase)
@@ -105,7 +100,7 @@ def by_length(lines: Sequence[ComparedLine], test_set: EvaluationSet) -> list[Li
     """Group the lines by the length of the source. If the sources are unknown, use the length of the reference."""
     members: dict[str, list[ComparedLine]] = {name: [] for name in GROUPS}
     for line in lines:
-        length = n_words(line.reference if test_set.sources is None else line.source)
+        length = count_words(line.reference if test_set.sources is None else line.source)
         name = next(name for name, longest in GROUPS.items() if length <= longest)
         members[name].append(line)
     return [group_of(name, group, test_set) for name, group in members.items() if group]

@@ -20,9 +20,8 @@ from torch import Tensor
 
 from nmt.config import described
 from nmt.errors import DownloadError, InputError, ModelError, os_errors_as
-from nmt.files import parse_json, read_capped
+from nmt.files import open_file, parse_json, read_capped
 from nmt.interchange.huggingface import layer_names
-from nmt.run.header import check_header_size
 
 HUB_ID = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*", re.ASCII)
 HUB_FILES = ["*config.json", "*vocab.json", "*.spm", "model.safetensors"]
@@ -183,14 +182,13 @@ def read_weights(directory: Path, settings: MarianSettings) -> dict[str, Tensor]
     if not os.path.lexists(path):
         raise ModelError(f"{directory} has no model.safetensors", hint=CONVERT)
     try:
-        with os_errors_as(ModelError, f"read {path}", hint=HINT):
-            check_header_size(path)
-            with safetensors.safe_open(path, framework="pt") as file:
-                names = list(file.keys())
-                # Check the shapes first: a tensor of a wrong shape may be too large for the memory.
-                shapes = {name: tuple(file.get_slice(name).get_shape()) for name in names}
-                _check_shapes(path, shapes, settings)
-                weights = {name: file.get_tensor(name).float() for name in names}
+        reading = os_errors_as(ModelError, f"read {path}", hint=HINT)
+        with reading, open_file(path), safetensors.safe_open(path, framework="pt") as file:
+            names = list(file.keys())
+            # Check the shapes first: a tensor of a wrong shape may be too large for the memory.
+            shapes = {name: tuple(file.get_slice(name).get_shape()) for name in names}
+            _check_shapes(path, shapes, settings)
+            weights = {name: file.get_tensor(name).float() for name in names}
     except safetensors.SafetensorError as error:
         raise ModelError(f"{path} is not a safetensors file, or damaged", hint=HINT) from error
     # The file has a tied matrix under one name only. Add its other names.

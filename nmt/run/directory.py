@@ -26,6 +26,7 @@ import shlex
 import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -83,8 +84,7 @@ class RunDirectory:
         Unfinished files of a killed training are removed. Raises InputError if another training holds the lock.
         """
         self.create()
-        self._check_links()
-        with locked(self.path / "lock", holder="training", setting="run=PATH"):
+        with self._locked():
             # Remove unfinished files. Without the lock, another training might still write them.
             sweep_temps(self.path)
             sweep_temps(self.checkpoints)
@@ -107,13 +107,16 @@ class RunDirectory:
                 f"run={self.path} cannot be moved aside: it is the working directory or contains it",
                 hint="choose another with run=PATH, or start nmt from another directory",
             )
-        self._check_links()
-        with locked(self.path / "lock", holder="training", setting="run=PATH"):
+        with self._locked():
             # Find the first name that is free.
             paths = (self.real_path.with_name(f"{self.real_path.name}.{n}") for n in itertools.count(1))
             aside = next(path for path in paths if not os.path.lexists(path))
             with os_errors_as(OutputError, f"move {self.path} aside", hint="choose another with run=PATH"):
                 return self.real_path.rename(aside)
+
+    def _locked(self) -> AbstractContextManager[None]:
+        self._check_links()
+        return locked(self.path / "lock", holder="training", setting="run=PATH")
 
     def _check_links(self) -> None:
         """Raise ModelError if the run has special files, or links that lead out of the run.

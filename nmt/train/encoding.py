@@ -66,9 +66,9 @@ def train_tokenizers(config: Config, train: Pairs) -> Tokenizers:
         texts = [source + target] if settings.joint else [source, target]
 
         # 2. Train the tokenizers. A joint tokenizer is written for both sides.
-        trained = [train_tokenizer(text, settings, tags) for text in texts]
-        (directory / "source").write_bytes(trained[0].model)
-        (directory / "target").write_bytes(trained[-1].model)
+        models = [train_tokenizer(text, settings, tags) for text in texts]
+        (directory / "source").write_bytes(models[0])
+        (directory / "target").write_bytes(models[-1])
 
     # Train the tokenizers, or read them from the cache.
     origin = [FORMAT, train.directory.name, settings.model_dump(), data.nfkc_source, *tags]

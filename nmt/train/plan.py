@@ -18,6 +18,7 @@ from nmt.config import Config
 from nmt.config.yaml_file import CoreDumper
 from nmt.corpus.split import Facts
 from nmt.errors import ConfigError
+from nmt.languages import script_of
 from nmt.text.sentences import learn_abbreviations, sentence_spans
 
 PIECES_PER_WORD = 1.35  # mean number of pieces per word on either side; EOS counts
@@ -177,10 +178,11 @@ def fit_machine(corpus: CorpusSize, minutes: float | None, measure: Callable[[Pl
     return plan
 
 
-def size_of(facts: Facts) -> CorpusSize:
-    """Return the size of a training corpus that `nmt init` has split."""
+def size_of(facts: Facts, languages: tuple[str, str]) -> CorpusSize:
+    """Return the size of a training corpus that `nmt init` has split. `languages` are the codes of the two sides."""
     # Languages with different scripts share few pieces. A joint vocabulary is of no use then.
-    return CorpusSize(facts.n_train, facts.n_words, facts.n_characters, joint=facts.letter_overlap > 0.5)
+    source_script, target_script = map(script_of, languages)
+    return CorpusSize(facts.n_train, facts.n_words, facts.n_characters, joint=source_script == target_script)
 
 
 def fit_sizes(config: Config, corpus: CorpusSize) -> Config:
@@ -280,7 +282,7 @@ data:
   test: {{source: test.{source}, target: test.{target}}}  # {facts.n_test:,} pairs, for `nmt eval` at the end
 tokenizer:
   vocab_size: {plan.vocab_size}  # so that each piece is frequent enough in {facts.n_words:,} words
-  joint: {joint}  # one vocabulary for both languages, if they have the same letters and training is long
+  joint: {joint}  # one vocabulary for both languages, if they have the same script and training is long
 model:
   d_model: {size.d_model}  # the size for {facts.n_train:,} pairs
   d_ff: {size.d_ff}

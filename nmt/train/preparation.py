@@ -115,7 +115,7 @@ def write_corpus(config: Config, directory: Path) -> None:
     else:
         dev = hold_out_dev(Pairs(directory), digests, kept, last_lines[0], config.seed)
         notes.append(f"no data.dev: {len(dev)} pairs of train set aside for it, none of their sentences left in train")
-    corpus_files.keep([directory / "lines"], kept)
+    corpus_files.keep(directory / "lines", kept)
 
     # 4. Check the corpora. Count dev and test pairs that overlap with the training pairs.
     pairs = Pairs(directory, ranges=ranges_of(config, last_lines))
@@ -208,8 +208,8 @@ def n_shared(pairs: list[Pair], source: Digests, target: Digests) -> int:
 
     `source` and `target` are the digests of the two sides of the training pairs.
     """
-    sources = corpus_files.digests_of(pair.source.encode() for pair in pairs)
-    targets = corpus_files.digests_of(pair.target.encode() for pair in pairs)
+    sources = corpus_files.digests_of(pair.source for pair in pairs)
+    targets = corpus_files.digests_of(pair.target for pair in pairs)
     return int((np.isin(sources, source) | np.isin(targets, target)).sum())
 
 

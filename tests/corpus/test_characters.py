@@ -19,14 +19,10 @@ MENDABLE = [  # kind, text, mended text
     ("control", "PDF\u200cها\x07 a\u200cb", "PDF\u200cها ab"),
     ("control", "שלום\x07 לך\u200f", "שלום לך\u200f"),
     ("unicode", "cafe\u0301", "café"),
-    ("full-width", "Ｔｏｍ１", "Tom1"),
     ("spacing", " a\t b\u00a0! ", "a b\u00a0!"),
 ]
 NOT_MENDABLE = [  # kind, text
     ("replaced", "caf\ufffd"),
-    ("homoglyphs", "hous\u0435"),
-    ("homoglyphs", "Cтатья"),
-    ("homoglyphs", "НАTО"),
     ("tokenized", "he does n't ."),
     ("tokenized", "我 昨天 买 了 一 本 书"),
 ]
@@ -49,7 +45,6 @@ CLEAN = [
     "הוא אמר (כן)\u200f.",
     "رقم الهاتف \u200e030-1234\u200e",
     "\u202bزبان کوردی\u202c",
-    "SMSке URLдүү",
     "👩‍👩‍👧 family",
     "5 μm",
     "…und „das“.",
@@ -76,13 +71,13 @@ def test_clean_text_is_not_accused(text: str) -> None:
         assert not has_fault(text), kind
 
 
-@pytest.mark.parametrize("kind", ["control", "unicode", "full-width", "spacing"])
+@pytest.mark.parametrize("kind", ["control", "unicode", "spacing"])
 @given(text=st.text())
 def test_mending_ends_the_fault(kind: str, text: str) -> None:
     assert not TESTS[kind](MENDED[kind](text))
 
 
-@pytest.mark.parametrize("kind", ["control", "unicode", "full-width"])
+@pytest.mark.parametrize("kind", ["control", "unicode"])
 @given(text=st.text())
 def test_mending_changes_nothing_else(kind: str, text: str) -> None:
     if not TESTS[kind](text):

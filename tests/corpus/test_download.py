@@ -11,7 +11,7 @@ from parallel_text import pins_of
 from reliability.test_corpora import zipped
 
 from nmt.corpus import download as module
-from nmt.corpus.catalog import CORPORA, Corpus, pins_file
+from nmt.corpus.catalog import CORPORA, Corpus, package_text
 from nmt.corpus.download import download, fetch, mirrored
 from nmt.errors import DownloadError, InputError, OutputError
 from nmt.files import sha256
@@ -50,7 +50,7 @@ PARTS = {"train": PAIRS[10:], "dev": PAIRS[:5], "test": PAIRS[5:10]}
 @pytest.fixture
 def mirror(monkeypatch: pytest.MonkeyPatch) -> Iterator[Mirror]:
     # The split of the hundred pairs takes the place of that of Tatoeba.
-    monkeypatch.setattr(module, "pins_file", lambda _: pins_of(PARTS["dev"], PARTS["test"]))
+    monkeypatch.setattr(module, "package_text", lambda _: pins_of(PARTS["dev"], PARTS["test"]))
     with serving() as server:
         for name, text in TEXTS.items():
             server.add(PLAIN.url_of(name), text)
@@ -222,7 +222,7 @@ SPLIT = [corpus for corpus in CORPORA.values() if corpus.is_split]
 
 @pytest.mark.parametrize("corpus", SPLIT, ids=lambda corpus: corpus.name)
 def test_the_pins_name_as_many_pairs_as_the_recipes_were_measured_with(corpus: Corpus) -> None:
-    pins = pins_file(f"{corpus.name}.pairs")
+    pins = package_text(f"pins/{corpus.name}.pairs")
     _, n_dev, n_test = corpus.n_pairs
     assert pins.count("dev ") == n_dev
     assert pins.count("test ") == n_test

@@ -99,7 +99,7 @@ def test_hardly_any_other_pair_is_changed_or_dropped(repaired: Repaired) -> None
 
 def test_all_changes_are_listed_and_counted(repaired: Repaired) -> None:
     repair = repaired.repair
-    assert len(repaired.changes) == repair.n_changed + repair.n_dropped
+    assert len(repaired.changes) == repair.counts.total()
 
 
 def test_an_exchanged_dev_set_is_written_as_it_should_be(tmp_path: Path) -> None:
@@ -261,7 +261,7 @@ def assert_undone(repair: CorpusRepair, changes: list[Change]) -> None:
         actions = {change[f"{name}_line"]: change["action"] for change in changes}
         expected = []
         *written, _ = repair.paths[side].read_bytes().split(b"\n")
-        for number, line in enumerate(side_lines(repair.files.sides[side]), 1):
+        for number, line in enumerate(side_lines((repair.files.source, repair.files.target)[side]), 1):
             action = actions.get(number)
             if action is None:
                 expected.append(line)

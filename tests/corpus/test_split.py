@@ -101,22 +101,6 @@ def test_dev_and_test_are_sampled_at_random(tmp_path: Path) -> None:
         assert max(places) > 240
 
 
-def test_letters_of_two_scripts_do_not_overlap(tmp_path: Path) -> None:
-    # Letters of "Satz" and of the numbers that are spelled in letters.
-    greek = str.maketrans("abcdefghijstnezS", "αβγδεζηθικστνεζΣ")
-    pairs = []
-    for source, target in distinct(400):
-        pairs.append((f"{source.translate(greek)} T.", target))
-    facts = split(tmp_path, pairs).facts
-    assert facts.letter_overlap == pytest.approx(0, abs=0.05)
-
-
-def test_letters_of_equal_sides_overlap(tmp_path: Path) -> None:
-    pairs = [(target, target) for _, target in distinct(400)]
-    facts = split(tmp_path, pairs).facts
-    assert facts.letter_overlap == pytest.approx(1)
-
-
 def near(text: str) -> str:
     """What is left of a sentence without case, punctuation, spaces and digits."""
     folded = unicodedata.normalize("NFKC", text).casefold()

@@ -88,7 +88,7 @@ def test_with_nfkc_the_tokenizer_learns_normalized_sources(joint: bool) -> None:
 @pytest.fixture(scope="module")
 def characters() -> Tokenizers:
     """One piece per character, and one for the beginning of a text."""
-    model = train_tokenizer(["abc"], TokenizerSettings(type="char")).model
+    model = train_tokenizer(["abc"], TokenizerSettings(type="char"))
     return Tokenizers.from_models(model, model, nfkc_source=False)
 
 
