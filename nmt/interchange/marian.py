@@ -23,7 +23,7 @@ from nmt.config import check_config, is_language
 from nmt.config.yaml_file import Origins
 from nmt.errors import InputError, ModelError, os_errors_as
 from nmt.files import atomic_directory, hash_file, read_capped
-from nmt.interchange.export import CHECKED_LENGTHS, check_difference, random_pairs
+from nmt.interchange.export import check_difference, random_pairs
 from nmt.interchange.huggingface import SETTINGS, import_transformers, layer_names, permuted, sines_first
 from nmt.interchange.marian_files import HINT, MarianSettings, read_json, read_settings, read_vocabulary, read_weights
 from nmt.run.checkpoint import Checkpoint, save_checkpoint
@@ -92,7 +92,7 @@ def import_marian(
 
     # 3. Convert the model, and check that it computes the same log-probabilities as the original model.
     checkpoint = Checkpoint(config, checkpoint_tensors(weights, settings, source, target), tokenizers)
-    check_log_probs(checkpoint, settings, weights, source, target)
+    check_log_probs(directory, checkpoint, source, target)
 
     # 4. Write the run.
     origin = {
@@ -242,9 +242,7 @@ def checkpoint_tensors(
     return {f"model.{name}": x for name, x in state.items()}
 
 
-def check_log_probs(
-    checkpoint: Checkpoint, settings: MarianSettings, weights: dict[str, Tensor], source: Side, target: Side
-) -> None:
+def check_log_probs(directory: Path, checkpoint: Checkpoint, source: Side, target: Side) -> None:
     """Raise NmtError if the log-probabilities of nmt and of transformers differ by more than `TOLERANCE`.
 
     If transformers is not installed, log a warning instead. PAD, UNK and BOS are left out. float64 is used, because
@@ -253,7 +251,8 @@ def check_log_probs(
     transformers = import_transformers()
     if transformers is None:
         return
-    theirs = original(transformers, settings, weights)
+    original = transformers.MarianMTModel.from_pretrained(directory, local_files_only=True, use_safetensors=True)
+    theirs = original.eval().double()
     # Compare on random sentences. `source_rows` and `target_rows` map our token ids to Marian's.
     model = checkpoint.model().double()
     source_rows = torch.tensor(source.rows)
@@ -269,18 +268,3 @@ def check_log_probs(
         differences.append(our_logits.log_softmax(-1) - expected.log_softmax(-1))
     difference = check_difference(differences, TOLERANCE, "the original's")
     log.info("checked: log-probabilities differ from the original's by at most %.1g nats", difference)
-
-
-def original(transformers: Any, settings: MarianSettings, weights: dict[str, Tensor]) -> Any:
-    """Return the original model as transformers computes it, in float64.
-
-    Its position table has only the positions that the check uses, because transformers fills it slowly.
-    """
-    n_positions = min(settings.max_position_embeddings, max(CHECKED_LENGTHS) + 1)
-    choices = settings.model_dump(exclude={"model_type", "num_beams", "length_penalty"}, exclude_none=True)
-    choices["max_position_embeddings"] = n_positions
-    choices["pad_token_id"] = 0  # any id will do, because PAD has no effect on logits
-    model = transformers.MarianMTModel(transformers.MarianConfig(**choices)).eval()
-    cut = {name: x[:n_positions] if "embed_positions" in name else x for name, x in weights.items()}
-    model.load_state_dict(cut, strict=False)  # not strict, because the file may lack sinusoids
-    return model.double()
