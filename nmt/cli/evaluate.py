@@ -91,7 +91,7 @@ def evaluate(
         settings = choose_settings(language, test_set.references, tokenize=tokenize, lowercase=lowercase)
         if settings.left_out:
             streams.log.info("%s%s", f"{direction}: " if direction else "", settings.left_out)
-        scores = score(hypotheses, test_set.references, METRICS, **asdict(settings), n_bootstrap=bootstrap)
+        scores = score(hypotheses, test_set.references, METRICS, settings, n_bootstrap=bootstrap)
         figures = {"n_lines": len(hypotheses), **figures, "scores": [asdict(metric) for metric in scores]}
         # 4. Save the scores of a single model in its run.
         if translator is not None and translator.run is not None and len(paths) == 1:

@@ -14,7 +14,7 @@ from nmt.config import Config, language
 from nmt.decode.engines.torch_engine import TorchEngine
 from nmt.distributed import gather_items, mine, summed
 from nmt.errors import ModelError
-from nmt.evaluate import Score, bleu_tokenizer, readable, score
+from nmt.evaluate import Score, choose_settings, readable, score
 from nmt.model.base import Seq2Seq
 from nmt.text.batches import pair_batches
 from nmt.text.lines import Pair
@@ -133,7 +133,8 @@ def scores_by_direction(dev: Sequence[Pair], hypotheses: Sequence[str], config: 
     scores = {}
     for languages, lines in references.items():
         target = languages.partition("-")[2] or language(config.data, "target")
-        scores[languages] = score(translations[languages], [lines], tokenize=bleu_tokenizer(target, [lines]))
+        settings = choose_settings(target, [lines])
+        scores[languages] = score(translations[languages], [lines], settings=settings)
     return scores
 
 
