@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 import safetensors
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, ValidationError, model_validator
 from torch import Tensor
 
 from nmt.config import described
@@ -75,42 +75,39 @@ def model_directory(model: str, revision: str | None = None) -> Path:
         raise DownloadError(f"cannot get {model}: {lines[0]:.300}", hint=hint) from error
 
 
-Layers = Annotated[int, Field(ge=1, le=100)]
-Heads = Annotated[int, Field(ge=1, le=256)]
-InnerWidth = Annotated[int, Field(ge=4, le=65_536)]
 VocabularySize = Annotated[int, Field(ge=8, le=LARGEST_VOCABULARY)]
-TokenId = Annotated[int, Field(ge=0)]
-Share = Annotated[float, Field(ge=0, lt=1)]
 
 
 class MarianSettings(BaseModel):
-    """The settings that nmt reads from config.json and generation_config.json. No other setting affects the logits."""
+    """The settings that nmt reads from config.json and generation_config.json. No other setting affects the logits.
+
+    Most ranges are not checked here, but when these settings become a `Config`.
+    """
 
     # pydantic would warn about the field model_type, whose prefix it protects by default.
     model_config = ConfigDict(strict=True, frozen=True, allow_inf_nan=False, protected_namespaces=())
 
     model_type: Literal["marian"]
-    d_model: int = Field(ge=4, le=16_384)
-    encoder_layers: Layers
-    decoder_layers: Layers
-    encoder_attention_heads: Heads
-    decoder_attention_heads: Heads
-    encoder_ffn_dim: InnerWidth
-    decoder_ffn_dim: InnerWidth
-    max_position_embeddings: int = Field(1024, ge=8, le=100_000)
+    d_model: int
+    encoder_layers: int
+    decoder_layers: int
+    encoder_attention_heads: int
+    decoder_attention_heads: int
+    encoder_ffn_dim: int
+    decoder_ffn_dim: int
+    max_position_embeddings: int = 1024
     activation_function: Literal["relu", "gelu", "silu", "swish"] = "gelu"
-    dropout: Share = 0.1
-    attention_dropout: Share = 0.0
-    activation_dropout: Share = 0.0
+    dropout: float = 0.1
+    attention_dropout: float = 0.0
+    activation_dropout: float = 0.0
     scale_embedding: Literal[True]  # embeddings are multiplied by sqrt(D), as in nmt
     share_encoder_decoder_embeddings: bool = True
     tie_word_embeddings: bool = True
     vocab_size: VocabularySize
     decoder_vocab_size: VocabularySize | None = None
-    eos_token_id: TokenId
-    decoder_start_token_id: TokenId
-    num_beams: int = Field(5, ge=1, le=1000)
-    length_penalty: float = Field(1.0, ge=0, le=10)
+    decoder_start_token_id: NonNegativeInt
+    num_beams: int = 5
+    length_penalty: float = 1.0
 
     @model_validator(mode="after")
     def check_agreement(self) -> Self:
