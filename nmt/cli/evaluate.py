@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from nmt.cli import options, streams
+from nmt.cli.streams import log
 from nmt.cli.testset import TestSet, read_test_set, search_for_scores, translate_all, warn_if_tokenized
 from nmt.errors import InputError, NmtError
 from nmt.files import hash_file, sha256
@@ -90,7 +91,7 @@ def evaluate(
         # 3. Score the translations.
         settings = choose_settings(language, test_set.references, tokenize=tokenize, lowercase=lowercase)
         if settings.left_out:
-            streams.log.info("%s%s", f"{direction}: " if direction else "", settings.left_out)
+            log.info("%s%s", f"{direction}: " if direction else "", settings.left_out)
         scores = score(hypotheses, test_set.references, METRICS, settings, n_bootstrap=bootstrap)
         figures = {"n_lines": len(hypotheses), **figures, "scores": [asdict(metric) for metric in scores]}
         # 4. Save the scores of a single model in its run.
@@ -162,7 +163,7 @@ def keep_scores(run: "RunDirectory", model_hash: str, test_set: TestSet, figures
     try:
         run.append_scores(line)
     except (NmtError, OSError) as error:
-        streams.log.debug("%s; the scores are not kept in the run", error)
+        log.debug("%s; the scores are not kept in the run", error)
 
 
 def hash_lines(lines: list[str]) -> str:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from nmt.cli import streams
+from nmt.cli.streams import log
 from nmt.errors import InputError, OutputError, os_errors_as
 from nmt.files import atomic_writer, hash_file, is_special, locked, sha256
 from nmt.text.lines import iter_lines
@@ -103,7 +104,7 @@ def resumed_output(path: Path, header: bytes, window: int) -> Iterator[tuple[Bin
         file.truncate(len(header) + n_bytes)
         file.seek(0, os.SEEK_END)
         if n_lines:
-            streams.log.info("%s: resuming after %d lines", part, n_lines)
+            log.info("%s: resuming after %d lines", part, n_lines)
         yield file, n_lines
         # 4. Copy the lines without the header to the output.
         file.seek(len(header))

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from nmt.cli import options, streams
+from nmt.cli import options
+from nmt.cli.streams import log
 from nmt.errors import InputError, os_errors_as
 from nmt.files import read_capped
 
@@ -105,7 +106,7 @@ def run_server(app: "Guard", host: str, port: int, reloader: "Reloader") -> None
 
         def start() -> None:
             reload_on_hangup(asyncio.get_running_loop(), server, reloader)
-            streams.log.info("serving on %s", url)
+            log.info("serving on %s", url)
 
         server = new_server(app, on_start=start)
         server.run(sockets=[listening])
