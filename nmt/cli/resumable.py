@@ -53,7 +53,8 @@ def rewrite(
         render: a function that formats a translation as an output line.
     """
     from nmt.decode.engines.ctranslate2_engine import contents
-    from nmt.translate.loading import is_export, model_file
+    from nmt.run.directory import model_file
+    from nmt.translate.loading import is_export
 
     # 1. Hash everything that the output depends on.
     hashes = [sha256(contents(path)) if is_export(path) else hash_file(model_file(path)) for path in models]

@@ -9,8 +9,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from nmt.decode.engines.torch_engine import ATTENTION_POSITIONS, TorchEngine
-from nmt.errors import DataError, InputError
+from nmt.decode.engines.torch_engine import ATTENTION_POSITIONS, only_model
+from nmt.errors import DataError
 from nmt.model.base import AttentionWeights, Seq2Seq
 from nmt.text import BOS, EOS, PAD
 from nmt.text.batches import Batch, pair_batches
@@ -82,11 +82,8 @@ def attention_summary(run: Path | str | Translator, corpus: Sequence[tuple[str, 
 
 def single_model(translator: Translator) -> Seq2Seq:
     """Return the single model of a translator. Raises InputError if the translator has an export or an ensemble."""
-    engine = translator.engine.torch_engine("attention weights")
-    assert isinstance(engine, TorchEngine)
-    if len(engine.models) > 1:
-        raise InputError("an ensemble gives no attention weights", hint="name one run")
-    return engine.models[0]
+    problem = "an ensemble gives no attention weights"
+    return only_model(translator.engine, "attention weights", problem=problem, hint="name one run")
 
 
 def parts_of(weights: AttentionWeights, batch: Batch) -> dict[str, tuple[Tensor, Tensor, Tensor, Tensor]]:

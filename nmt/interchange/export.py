@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from nmt.decode.engines.ctranslate2_engine import unsupported
-from nmt.decode.engines.torch_engine import TorchEngine
+from nmt.decode.engines.torch_engine import only_model
 from nmt.errors import InputError, NmtError, os_errors_as
 from nmt.files import read_capped
 from nmt.model.base import Seq2Seq
@@ -51,13 +51,11 @@ def exportable_model(translator: Translator, tool: str, supported: Mapping[str, 
 
     `supported` has the supported values of settings in the section `model`. Other settings may have any value.
     """
-    engine = translator.engine.torch_engine("weights to export")
-    assert isinstance(engine, TorchEngine)
-    if len(engine.models) > 1:
-        raise InputError("an ensemble cannot be exported as one model", hint="export each model by itself")
+    problem = "an ensemble cannot be exported as one model"
+    hint = "export each model by itself"
+    model = only_model(translator.engine, "weights to export", problem=problem, hint=hint)
     if setting := unsupported(translator.config.model, supported):
         raise InputError(f"{tool} does not support {setting}", hint="translate with nmt itself")
-    (model,) = engine.models
     assert isinstance(model, Transformer)
     return model
 

@@ -19,7 +19,7 @@ from nmt.distributed import launched, n_ranks, ranks_joined, restarted
 from nmt.errors import ConfigError, DataError, ModelError
 from nmt.evaluate import DEFAULT_TOKENIZER, tokenized_warning
 from nmt.run.checkpoint import Checkpoint, first_layers, load_weights, new_model, read_checkpoint, read_newest
-from nmt.run.directory import RunDirectory, new_manifest
+from nmt.run.directory import RunDirectory, model_file, new_manifest
 from nmt.seeds import seed_of
 from nmt.text.batches import TrainingData
 from nmt.text.corpus_files import RaggedArray
@@ -118,8 +118,7 @@ def find_start(config: Config, run: RunDirectory, *, fresh: bool) -> Start | Non
     name = config.train.init_from
     if not name:
         return None
-    file = RunDirectory(name).model_file if Path(name).is_dir() else Path(name)
-    checkpoint = read_checkpoint(file, prefixes=("model",))
+    checkpoint = read_checkpoint(model_file(Path(name)), prefixes=("model",))
     return Start(name, checkpoint, checkpoint.config, resumes=False)
 
 

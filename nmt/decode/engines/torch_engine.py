@@ -18,14 +18,14 @@ from torch import Tensor
 
 from nmt.config import Config
 from nmt.decode import Precision
-from nmt.decode.options import NBest, RunningSearch, SearchOptions, SearchRequest, WatchStep
+from nmt.decode.options import Engine, NBest, RunningSearch, SearchOptions, SearchRequest, WatchStep
 from nmt.decode.search import IncrementalDecoder, TraceStep, search
 from nmt.distributed import launched
 from nmt.errors import ConfigError, InputError, ModelError, NmtError
 from nmt.model.base import Seq2Seq
 from nmt.model.incremental import incremental_decoder
 from nmt.run.checkpoint import read_checkpoint
-from nmt.run.directory import RunDirectory
+from nmt.run.directory import RunDirectory, model_file
 from nmt.seeds import seed_of
 from nmt.text import EOS
 from nmt.text.batches import collate, cut_batches, pad_source, pair_batches
@@ -52,9 +52,7 @@ class TorchEngine:
         self.device = models[0].device
         self.max_length = min(model.max_length for model in models)
         decoders = [incremental_decoder(model) for model in models]
-        self.decoder: IncrementalDecoder[Any] = EnsembleDecoder(decoders)
-        if len(decoders) == 1:
-            self.decoder = decoders[0]
+        self.decoder = decoders[0] if self.explains else EnsembleDecoder(decoders)
         self.max_positions = MAX_BATCH_POSITIONS  # `search` lowers this value if the memory is too small
 
     def torch_engine(self, needed_for: str) -> "TorchEngine":  # noqa: ARG002 - see `Engine`
@@ -151,6 +149,15 @@ class TorchEngine:
                 n_target, n_source = len(target[i]), len(source[i])
                 matrices[i] = matrix[:n_target, :n_source]
         return matrices
+
+
+def only_model(engine: Engine, needed_for: str, *, problem: str, hint: str) -> Seq2Seq:
+    """Return the single model of an engine. Raises ConfigError if it is an export, InputError(problem) if an ensemble."""
+    torch_engine = engine.torch_engine(needed_for)
+    assert isinstance(torch_engine, TorchEngine)
+    if len(torch_engine.models) > 1:
+        raise InputError(problem, hint=hint)
+    return torch_engine.models[0]
 
 
 def tracer(watch: WatchStep, batch: Sequence[int]) -> Callable[[TraceStep], None]:
@@ -262,8 +269,7 @@ def load_models(
     tokenizers = None
     for path in paths:
         # 1. Read the model. All models of an ensemble must have the same tokenizers.
-        file = RunDirectory(path).model_file if path.is_dir() else path
-        checkpoint = read_checkpoint(file, prefixes=("model",))
+        checkpoint = read_checkpoint(model_file(path), prefixes=("model",))
         tokenizers = tokenizers or checkpoint.tokenizers
         if checkpoint.tokenizers != tokenizers:
             hint = "runs with the same data.train and tokenizer settings have the same tokenizer, whatever the seed"
