@@ -160,7 +160,8 @@ def read_keys(path: Path) -> list[str]:
         n_before = content.count(b"\n", 0, error.start)
         raise InputError(f"{path} is not UTF-8 in line {n_before + 1}", hint="save it as UTF-8") from error
     # 2. Drop comments and blank lines.
-    keys = list(filter(None, (COMMENT.sub("", line).strip() for line in text.split("\n"))))
+    lines = [COMMENT.sub("", line).strip() for line in text.split("\n")]
+    keys = [line for line in lines if line]
     if not keys:
         raise InputError(f"{path} has no keys", hint="write one key per line, or leave out --api-keys")
     return keys

@@ -231,8 +231,8 @@ def weights(model: Transformer) -> dict[str, Tensor]:
     for ours, theirs in layer_names(settings.n_encoder_layers, settings.n_decoder_layers, settings.norm).items():
         weight, bias = permuted(ours, state[f"{ours}.weight"], state[f"{ours}.bias"], order)
         # Each layer of transformers gets an equal share of the rows of our layer.
-        parts = zip(theirs, weight.chunk(len(theirs)), bias.chunk(len(theirs)), strict=True)
-        for name, weight_part, bias_part in parts:
+        n = len(theirs)
+        for name, weight_part, bias_part in zip(theirs, weight.chunk(n), bias.chunk(n), strict=True):
             tensors[f"{name}.weight"] = weight_part
             tensors[f"{name}.bias"] = bias_part
 

@@ -129,7 +129,8 @@ def drop_lengths(config: Config, train: Pairs, tokenizers: Tokenizers) -> Encode
         # 1. Encode in parallel, chunk by chunk.
         usual = usual_ratios(train, tokenizers, data.max_length)
         encode_span = functools.partial(encode_chunk, train.directory, train.ranges, tokenizers, data, usual)
-        spans = (range(start, min(start + CHUNK, n_pairs)) for start in range(0, n_pairs, CHUNK))
+        starts = range(0, n_pairs, CHUNK)
+        spans = (range(start, min(start + CHUNK, n_pairs)) for start in starts)
         n_too_long = n_unlikely = 0
         for chunk in in_parallel(encode_span, spans):
             corpus_files.append(directory / "lines", chunk.lines)

@@ -247,7 +247,8 @@ def train(session: Session, *, n_replicas: int | None = 1) -> Progress:
             log_training(session, progress, n_replicas)
             progress = trainer.train(n_replicas)
     log.info("%s", ending(settings, progress, n_batches))
-    best = f"best dev {settings.metric.upper()} {abs(progress.best or 0.0):.2f} at step {progress.best_step}"
+    figure = abs(progress.best or 0.0)
+    best = f"best dev {settings.metric.upper()} {figure:.2f} at step {progress.best_step}"
     done = f"done: {progress.step} steps in {clock(progress.elapsed_s)}"
     log.info("%s, %s; the model is %s", done, best, run.model_file)
     return progress

@@ -164,14 +164,16 @@ def warnings_about(history: Sequence[dict[str, Any]], latest: Validation, n_voca
     losses = [line["dev_nll"] for line in history]
     guessing = math.log(n_vocab)
     place = "above chance" if losses[-1] >= guessing else "hardly below chance"
-    reached = f"dev loss is {readable(losses[-1])} after {history[-1]['step']} steps, {place} ({guessing:.2f})"
+    step = history[-1]["step"]
+    reached = f"dev loss is {readable(losses[-1])} after {step} steps, {place} ({guessing:.2f})"
     if has_diverged(losses, guessing):
         # Stop here. The checks below would draw wrong conclusions from these losses.
         messages.append(f"{reached}: the training diverged; lower train.lr or raise train.warmup")
         return messages
 
     # 3. Check whether the loss rises, or has always been near the loss of guessing.
-    if len(losses) >= 4 and all(after > before for before, after in pairwise(losses[-4:])):
+    rises = [after > before for before, after in pairwise(losses[-4:])]
+    if len(rises) == 3 and all(rises):
         messages.append(
             "dev loss has risen three times running: the model learns train by heart; "
             "raise model.dropout or end earlier (train.patience)"
