@@ -57,7 +57,10 @@ def rewrite(
     from nmt.translate.loading import is_export
 
     # 1. Hash everything that the output depends on.
-    hashes = [sha256(contents(path)) if is_export(path) else hash_file(model_file(path)) for path in models]
+    hashes = []
+    for path in models:
+        digest = sha256(contents(path)) if is_export(path) else hash_file(model_file(path))
+        hashes.append(digest)
     origin = [hash_file(source), *hashes, arguments["options"].model_dump(), settings]
     header = f"{sha256(json.dumps(origin).encode())}\n".encode()
     # 2. Translate the lines that are not in the part file yet.

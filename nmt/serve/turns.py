@@ -141,7 +141,8 @@ class EngineInParts:
             return work(sources, targets)
 
         pairs = list(zip(source, target, strict=True))
-        return self.in_parts(pairs, [len(s) + len(t) for s, t in pairs], work_on)
+        lengths = [len(s) + len(t) for s, t in pairs]
+        return self.in_parts(pairs, lengths, work_on)
 
     def in_parts(
         self, items: Sequence[Item], lengths: Sequence[int], work: Callable[[list[Item]], list[Result]]

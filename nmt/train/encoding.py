@@ -112,7 +112,8 @@ class EncodedPairs(NamedTuple):
     def lengths(self) -> list[PieceCounts]:
         """Return the lengths of the pairs of each corpus, in pieces."""
         source, target = self.ids[0].lengths, self.ids[1].lengths
-        return [PieceCounts(source[start:end], target[start:end]) for start, end in self.pairs.spans()]
+        spans = self.pairs.spans()
+        return [PieceCounts(source[start:end], target[start:end]) for start, end in spans]
 
 
 def drop_lengths(config: Config, train: Pairs, tokenizers: Tokenizers) -> EncodedPairs:
