@@ -52,9 +52,7 @@ class Progress:
     batch: NonNegativeInt = 0  # number of the next micro-batch in the epoch
     n_tokens: int = 0  # number of target tokens so far, without skipped steps
     elapsed_s: float = 0.0  # seconds of training, validations included
-    best: float | None = None  # best value of train.metric on dev pairs; losses are negated, so larger is better
-    best_step: int = 0  # step of the best model
-    best_figures: Figures | None = None  # all figures of the best model
+    best_figures: Figures | None = None  # step and dev figures of the best model by train.metric
     n_worse: int = 0  # number of validations since the best validation
     n_skipped: int = 0  # number of skipped steps in a row until now
     n_ranks: int = 1  # number of ranks or replicas that shared the last step; dropout depends on this number

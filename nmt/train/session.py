@@ -30,7 +30,7 @@ from nmt.train.loop import Session, Trainer
 from nmt.train.memory import check_memory, n_fitting_replicas
 from nmt.train.plan import fit_limit, fit_sentences, fit_sizes, fit_validation, with_unset
 from nmt.train.preparation import TrainingText, read_corpus, sample
-from nmt.train.progress import OR_ANEW, Progress, ending
+from nmt.train.progress import OR_ANEW, Progress, ending, ranking
 from nmt.train.report import clock
 
 log = logging.getLogger("nmt")
@@ -247,8 +247,10 @@ def train(session: Session, *, n_replicas: int | None = 1) -> Progress:
             log_training(session, progress, n_replicas)
             progress = trainer.train(n_replicas)
     log.info("%s", ending(settings, progress, n_batches))
-    figure = abs(progress.best or 0.0)
-    best = f"best dev {settings.metric.upper()} {figure:.2f} at step {progress.best_step}"
+    figures = progress.best_figures
+    assert figures, "a training ends with a validation"
+    figure = abs(ranking(figures, settings.metric)[0])
+    best = f"best dev {settings.metric.upper()} {figure:.2f} at step {figures['step']}"
     done = f"done: {progress.step} steps in {clock(progress.elapsed_s)}"
     log.info("%s, %s; the model is %s", done, best, run.model_file)
     return progress
