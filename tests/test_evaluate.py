@@ -18,7 +18,6 @@ from nmt.errors import DataError, InputError
 from nmt.evaluate import (
     Score,
     ScoreSettings,
-    bleu_tokenizer,
     choose_settings,
     paired_scores,
     perplexity,
@@ -52,7 +51,7 @@ def lower(lines: Sequence[str]) -> list[str]:
 
 def test_scores_of_several_references_in_lower_case_are_those_of_sacrebleu() -> None:
     references = [REFERENCES, OTHERS]
-    bleu, chrf, ter = score(HYPOTHESES, references, tokenize="char", lowercase=True, metrics=ALL)
+    bleu, chrf, ter = score(HYPOTHESES, references, ALL, ScoreSettings("char", lowercase=True))
     check(bleu, sacrebleu.corpus_bleu(HYPOTHESES, references, tokenize="char", lowercase=True))
     # corpus_chrf has no option to ignore case, so its input is lower-cased.
     check(chrf, sacrebleu.corpus_chrf(lower(HYPOTHESES), list(map(lower, references))))
@@ -110,7 +109,7 @@ LANGUAGES = {
 @pytest.mark.parametrize("tokenizer", LANGUAGES)
 def test_the_target_language_picks_the_tokenizer(tokenizer: str) -> None:
     for language in LANGUAGES[tokenizer].split():
-        assert bleu_tokenizer(language) == tokenizer
+        assert choose_settings(language, []).tokenize == tokenizer
 
 
 # Language, BLEU's tokenizer, what TER counts (none: it is left out), a reference.
@@ -152,14 +151,14 @@ def test_the_signature_says_how_a_script_was_scored(case: str) -> None:
     language, *_, reference = case.split(maxsplit=3)
     settings = choose_settings(language, [[reference]])
     hypotheses = [reference[:-3]]
-    for ours in score(hypotheses, [[reference]], ALL, tokenize=settings.tokenize, ter=settings.ter):
+    for ours in score(hypotheses, [[reference]], ALL, settings):
         metric = metric_of(ours.name, ours.signature)
         check(ours, metric.corpus_score(hypotheses, [[reference]]))
         assert ours.signature == str(metric.get_signature())
 
 
 def test_without_language_and_letters_words_are_counted() -> None:
-    assert bleu_tokenizer("") == "13a"
+    assert choose_settings("", []).tokenize == "13a"
     assert choose_settings("", [[""]]) == ScoreSettings("13a", "words")
 
 
@@ -186,14 +185,14 @@ def test_empty_files_are_refused() -> None:
 
 def test_an_unknown_tokenizer_is_refused() -> None:
     with pytest.raises(InputError, match="14a") as caught:
-        score(HYPOTHESES, [REFERENCES], tokenize="14a")
+        score(HYPOTHESES, [REFERENCES], settings=ScoreSettings("14a"))
     assert "13a" in caught.value.hint
 
 
 @pytest.mark.skipif(importlib.util.find_spec("MeCab") is not None, reason="MeCab is installed")
 def test_tokenizer_without_its_library_is_refused() -> None:
     with pytest.raises(InputError, match=r"sacrebleu\[ja\]"):
-        score(HYPOTHESES, [REFERENCES], tokenize="ja-mecab")
+        score(HYPOTHESES, [REFERENCES], settings=ScoreSettings("ja-mecab"))
 
 
 def test_perplexity_by_hand() -> None:
@@ -208,7 +207,7 @@ def test_perplexity_by_hand() -> None:
 @pytest.mark.parametrize("name", ALL)
 def test_paired_tests_are_those_of_sacrebleu(name: str) -> None:
     systems = [HYPOTHESES, OTHERS, REFERENCES[::-1]]
-    metric = sacrebleu_metrics([REFERENCES, OTHERS[::-1]], lowercase=True, tokenize="char")[name]
+    metric = sacrebleu_metrics([REFERENCES, OTHERS[::-1]], ScoreSettings("char", lowercase=True))[name]
     (paired,) = paired_scores(systems, {name: metric})
     named_systems: list[tuple[str, Sequence[str]]] = list(zip("abc", systems, strict=True))
     signatures, scores = PairedTest(named_systems, {name: metric}, None, test_type="bs")()

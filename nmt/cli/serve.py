@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from nmt.cli import options, streams
+from nmt.cli import options
+from nmt.cli.streams import log
 from nmt.errors import InputError, os_errors_as
 from nmt.files import read_capped
 
@@ -105,7 +106,7 @@ def run_server(app: "Guard", host: str, port: int, reloader: "Reloader") -> None
 
         def start() -> None:
             reload_on_hangup(asyncio.get_running_loop(), server, reloader)
-            streams.log.info("serving on %s", url)
+            log.info("serving on %s", url)
 
         server = new_server(app, on_start=start)
         server.run(sockets=[listening])
@@ -159,7 +160,8 @@ def read_keys(path: Path) -> list[str]:
         n_before = content.count(b"\n", 0, error.start)
         raise InputError(f"{path} is not UTF-8 in line {n_before + 1}", hint="save it as UTF-8") from error
     # 2. Drop comments and blank lines.
-    keys = list(filter(None, (COMMENT.sub("", line).strip() for line in text.split("\n"))))
+    lines = [COMMENT.sub("", line).strip() for line in text.split("\n")]
+    keys = [line for line in lines if line]
     if not keys:
         raise InputError(f"{path} has no keys", hint="write one key per line, or leave out --api-keys")
     return keys

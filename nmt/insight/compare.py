@@ -65,7 +65,7 @@ def compare(
     names: Sequence[str], systems: Sequence[Sequence[str]], test_set: EvaluationSet, *, n_trials: int = 1000
 ) -> Comparison:
     """Compare two or more systems by their translations of a test set. The first system is the baseline."""
-    metrics = sacrebleu_metrics(test_set.references, **asdict(test_set.settings))
+    metrics = sacrebleu_metrics(test_set.references, test_set.settings)
     scores = paired_scores(systems, metrics, n_trials=n_trials)
     lines = compared_lines(systems, test_set)
     side = "reference" if test_set.sources is None else "source"
@@ -111,7 +111,7 @@ def group_of(name: str, lines: Sequence[ComparedLine], test_set: EvaluationSet) 
     references = [lines_of(side, lines) for side in test_set.references]
     bleu = []
     for hypotheses in zip(*(line.translations for line in lines), strict=True):
-        (score_of_system,) = score(hypotheses, references, ("bleu",), **asdict(test_set.settings))
+        (score_of_system,) = score(hypotheses, references, ("bleu",), test_set.settings)
         bleu.append(score_of_system.value)
     return LineGroup(name, len(lines), bleu)
 

@@ -4,7 +4,6 @@ This module runs the model and the search of `nmt translate`, and records their 
 """
 
 import html
-import json
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -317,7 +316,9 @@ class Sentence:
         described_tokens = []
         for t, token in enumerate(tokens):
             likely = best.indices[t].tolist()
-            alternatives = list(map(Choice, self.tokenizer.pieces(likely), likely, best.values[t].tolist()))
+            likely_pieces = self.tokenizer.pieces(likely)
+            likely_log_probs = best.values[t].tolist()
+            alternatives = list(map(Choice, likely_pieces, likely, likely_log_probs))
             log_prob = token_log_probs[t].item()
             described_tokens.append(Token(pieces[t], token, log_prob, int(ranks[t]), alternatives))
         return described_tokens
@@ -380,9 +381,3 @@ def as_page(explanation: Explanation) -> str:
     data = {**vars(explanation), "stages": stages, "attention": attention, "code": excerpts()}
     title = f"{explanation.source} – nmt explain"
     return pages.page("explain", title, pages.plain(data, pages.packed))
-
-
-def as_json(explanation: Explanation) -> str:
-    """Return a JSON object with all fields of the explanation. Tensors become nested lists."""
-    data = {**vars(explanation), "attention": explanation.attention._asdict()}
-    return json.dumps(pages.plain(data, Tensor.tolist), ensure_ascii=False)

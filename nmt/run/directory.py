@@ -295,6 +295,17 @@ def json_lines(file: Path) -> Iterator[dict[str, Any]]:
                 yield line
 
 
+def model_file(path: Path) -> Path:
+    """Return the model file of a run directory, or the path itself if it is no directory.
+
+    Raises ModelError if the file does not exist.
+    """
+    file = RunDirectory(path).model_file if path.is_dir() else path
+    if not file.exists():
+        raise ModelError(f"no model at {file}", hint="train one with `nmt train CONFIG`, or name another with -m")
+    return file
+
+
 def newest_model() -> Path | None:
     """Return the model file under runs/ that was written last, or None if there is no model file."""
     files = [file for file in Path("runs").glob("**/model.safetensors") if file.is_file()]

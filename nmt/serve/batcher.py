@@ -136,8 +136,8 @@ class Batcher:
 
     def n_waiting(self) -> int:
         """Return the number of waiting short requests and long jobs. Canceled ones do not count."""
-        results = [job.done for job in self.waiting] + [job.done for job in self.long_jobs]
-        return sum(not done.cancelled() for done in results)
+        jobs: list[ShortJob | LongJob] = [*self.waiting, *self.long_jobs]
+        return sum(not job.done.cancelled() for job in jobs)
 
     async def _work(self) -> None:
         """Process jobs until no job is left."""

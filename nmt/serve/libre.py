@@ -1,7 +1,6 @@
 """LibreTranslate's endpoints for texts, languages and health checks."""
 
 import asyncio
-from collections import defaultdict
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import chain
@@ -53,17 +52,17 @@ class LibreTranslate:
         self.api.lines([unit.text for unit in units])  # only to check the limits of the units
         translations = await self.api.translate(model, units, options) if units else []
         # 3. Write each text. Each field gets one value per text.
-        fields = defaultdict[str, list[Any]](list, translatedText=[])
-        for text, of_text in zip(parsed, grouped(translations, [len(text.units) for text in parsed]), strict=True):
-            best, *alternatives = variants(text, of_text, n_best)
-            fields["translatedText"].append(best)
-            if body.alternatives:
-                fields["alternatives"].append(alternatives)
-            if body.confidence and body.format == "text":
-                fields["confidence"].append(confidence_of_text(model.translator, of_text))
+        of_texts = grouped(translations, [len(text.units) for text in parsed])
+        written_texts = [variants(text, of_text, n_best) for text, of_text in zip(parsed, of_texts, strict=True)]
+        fields: dict[str, Any] = {"translatedText": [best for best, *_ in written_texts]}
+        if body.alternatives:
+            fields["alternatives"] = [alternatives for _, *alternatives in written_texts]
+        if body.confidence and body.format == "text":
+            fields["confidence"] = [confidence_of_text(model.translator, of_text) for of_text in of_texts]
         # If `q` is a single text, each field has a single value instead of a list.
-        single = {name: values[0] for name, values in fields.items()} if isinstance(body.q, str) else fields
-        answer = schema.LibreAnswer(**single)
+        if isinstance(body.q, str):
+            fields = {name: values[0] for name, values in fields.items()}
+        answer = schema.LibreAnswer(**fields)
         if body.source == "auto":
             answer.detectedLanguage = schema.DetectedLanguage(language=model.base_source, confidence=detected)
         return answer

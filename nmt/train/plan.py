@@ -89,7 +89,8 @@ class Plan:
     @property
     def usual_epochs(self) -> int:
         """The number of epochs without a time limit: 45 for 18,000 pairs, and more for fewer pairs."""
-        return int(clamp(round(45 * (18_000 / self.corpus.n_pairs) ** 0.4), 3, 300))
+        n_epochs = 45 * (18_000 / self.corpus.n_pairs) ** 0.4
+        return int(clamp(round(n_epochs), 3, 300))
 
     @property
     def share(self) -> float:
@@ -254,7 +255,8 @@ def fit_sentences(config: Config, sources: Sequence[str]) -> Config:
     translate whole lines. `sources` is a sample of the source lines.
     """
     config = with_unset(config, {"decode": {"abbreviations": learn_abbreviations(sources)}})
-    n_several = sum(len(sentence_spans(line, config.decode.abbreviations)) > 1 for line in sources)
+    n_sentences = [len(sentence_spans(line, config.decode.abbreviations)) for line in sources]
+    n_several = sum(n > 1 for n in n_sentences)
     return with_unset(config, {"decode": {"whole_lines": n_several > OFTEN * len(sources)}})
 
 

@@ -281,7 +281,7 @@ class RunningTranslation:
 
         Raises ModelError if the output of the model is NaN.
         """
-        translations = self.encoding.translations(self.search.result())
+        translations = self.encoding.translations(self.search())
         for step in reversed(self.steps):
             translations = step.restore(translations)
         return translations

@@ -20,7 +20,7 @@ from nmt.evaluate import ScoreSettings, choose_settings
 from nmt.insight import compare, growth, pages, report
 from nmt.insight.compare import EvaluationSet
 from nmt.insight.explain import Choice, Explanation, Token, as_page, explain
-from nmt.insight.growth import Growth, HeadGrowth
+from nmt.insight.growth import Growth
 from nmt.insight.report import evaluated, read_report
 from nmt.run.directory import RunDirectory
 from nmt.translate.loading import load
@@ -543,7 +543,7 @@ def next_snapshot(page: Any) -> None:
 
 @pytest.mark.parametrize("growth_page", SCREENS, indirect=True)
 def test_growth_has_all_sections_and_is_accessible(growth_page: Any) -> None:
-    assert sections_of(growth_page) == ["curves", "pieces", "attention", "heads"]
+    assert sections_of(growth_page) == ["curves", "pieces", "attention"]
     check_accessible(growth_page)
 
 
@@ -571,16 +571,6 @@ def test_each_snapshot_shows_its_attention(growth_page: Any, grown: Growth) -> N
         next_snapshot(growth_page)
 
 
-def test_heads_are_listed_with_the_step_since_which_they_keep_a_role(show: Show, grown: Growth) -> None:
-    """A head keeps its role if it has at least half of it to the end."""
-    kept = HeadGrowth("alignment", "cross", 1, 2, shares=[0.9, 0.2, 0.5, 0.7])
-    lost = HeadGrowth("alignment", "cross", 2, 1, shares=[0.9, 0.9, 0.9, 0.4])
-    with show(growth.as_page([replace(grown, heads=[kept, lost])])) as page:
-        press(page, "Alignment")
-        step = grown.snapshots[2].step
-        assert texts_of(page, "#role-table tbody td") == ["cross 1, head 2", str(step), "0.70"]
-
-
 def test_growth_is_played(growth_page: Any) -> None:
     press(growth_page, "Play")
     assert text_of(growth_page, "#player output").startswith("Training step 1 ")
@@ -590,7 +580,7 @@ def test_growth_is_played(growth_page: Any) -> None:
 @pytest.fixture(scope="module")
 def without_attention(grown: Growth) -> Growth:
     """The same sentence along the training of a model without attention, with every other snapshot."""
-    return replace(grown, run="other", snapshots=grown.snapshots[::2], cross=grown.cross[::2, :0], heads=[])
+    return replace(grown, run="other", snapshots=grown.snapshots[::2], cross=grown.cross[::2, :0])
 
 
 @pytest.fixture
@@ -603,7 +593,7 @@ def test_each_run_shows_the_parts_that_it_has(two_runs: Any) -> None:
     two_runs.locator("#runs button").nth(1).press("Enter")
     assert sections_of(two_runs) == ["together", "curves", "pieces"]
     two_runs.locator("#runs button").nth(0).press("Enter")
-    assert sections_of(two_runs) == ["together", "curves", "pieces", "attention", "heads"]
+    assert sections_of(two_runs) == ["together", "curves", "pieces", "attention"]
     check_accessible(two_runs)
 
 

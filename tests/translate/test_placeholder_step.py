@@ -1,7 +1,6 @@
 """Every placeholder of a line is written once, whatever the model writes; where one goes that the model left out."""
 
 from collections.abc import Sequence
-from types import SimpleNamespace
 
 import pytest
 from hypothesis import given, settings
@@ -128,7 +127,7 @@ def test_each_span_is_written_once_whatever_the_model_writes(text: str, is_train
         for _request in requests:
             tokens = translator.tokenizers.target.encode(data.draw(WRITTEN))
             n_bests.append([Hypothesis([*tokens, EOS], [], 0.0)])
-        return SimpleNamespace(result=lambda: n_bests)
+        return lambda: n_bests
 
     translator.engine.start = start  # type: ignore[method-assign, assignment]
     (translation,) = translator.translate([text], protect_placeholders=True)

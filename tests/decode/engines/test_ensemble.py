@@ -12,7 +12,8 @@ from nmt.decode.engines.torch_engine import TorchEngine, log_mean_probs
 from nmt.errors import InputError, ModelError
 from nmt.interchange.ctranslate2 import to_ctranslate2
 from nmt.run.checkpoint import read_checkpoint, save_checkpoint
-from nmt.translate.loading import load, model_file
+from nmt.run.directory import model_file
+from nmt.translate.loading import load
 
 TRANSLATOR = small_translator()
 
