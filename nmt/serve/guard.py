@@ -9,7 +9,7 @@ import ipaddress
 import json
 import time
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from urllib.parse import parse_qsl, urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -23,6 +23,7 @@ JSON, FORM, MULTIPART = "application/json", "application/x-www-form-urlencoded",
 FORM_PATHS = {"/translate", "/detect", "/explain"}
 # At most `MAX_FILES` requests to `FILE_PATH` are processed at a time, because their bodies are large.
 FILE_PATH, MAX_FILES = "/translate_file", 8
+MAX_CONNECTIONS = 1024  # upper bound of the result of `max_connections`
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
     "img-src 'self' data:; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
@@ -31,6 +32,16 @@ HEADERS = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
+
+
+def max_connections() -> int:
+    """Return half the number of files that this process may open, at most `MAX_CONNECTIONS`."""
+    try:
+        import resource
+    except ImportError:  # Windows has no such module
+        return MAX_CONNECTIONS
+    n_files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return min(MAX_CONNECTIONS, n_files // 2)
 
 
 @dataclass(frozen=True)
@@ -46,6 +57,7 @@ class Limits:
     stall_s: float = 15.0  # maximum seconds to wait for headers, or for the client to read a part of an answer
     read_s: float = 10.0  # maximum seconds to receive the body of a request
     answer_s: float = 30.0  # maximum seconds to answer a request without a file
+    n_connections: int = field(default_factory=max_connections)  # maximum number of open connections
 
 
 class Guard:

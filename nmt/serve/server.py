@@ -1,7 +1,8 @@
-"""The HTTP server: uvicorn, with more time limits.
+"""The HTTP server: uvicorn, with more time limits and a maximum number of connections.
 
-A connection is closed if its client takes too long to send the headers of a request or to read an answer. There is no
-limit on the number of connections: a proxy can set one.
+A connection is closed if its client takes too long to send the headers of a request or to read an answer. If there are
+too many connections, the one that has waited longest for its client is closed. There is no limit per address, because
+all clients behind a proxy share one address.
 """
 
 import asyncio
@@ -17,6 +18,8 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from nmt.errors import InputError
 from nmt.serve.guard import Guard, Limits
 
+BACKLOG = 2048  # maximum number of connections that wait to be accepted
+ACCEPTED_AT_ONCE = 8  # maximum number of connections that asyncio accepts in one turn of the event loop
 PROGRESS_BYTES = 65_536  # a client must read this many bytes of an answer within `Limits.stall_s` seconds
 
 
@@ -24,6 +27,7 @@ class Connection(H11Protocol):
     """uvicorn's HTTP protocol, with time limits from the guard's `limits`."""
 
     config: Any
+    connections: Any  # set[Connection]: the connections of all clients
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
@@ -31,6 +35,16 @@ class Connection(H11Protocol):
         # The current phase of the connection, see `check_time`, and the time when it began.
         self.phase: tuple[Any, bool, int] = (None, True, 0)
         self.since = self.loop.time()
+        if len(self.connections) > self.limits.n_connections:
+            # Close the connection that has waited longest for its client. The new connection is one of these.
+            waiting = [connection for connection in self.connections if not connection.is_answered]
+            min(waiting, key=lambda connection: connection.since).abort()
+
+    @property
+    def is_answered(self) -> bool:
+        """Return whether the server has to act next. Otherwise, it waits for the client."""
+        is_due = self.cycle is not None and not self.cycle.more_body and not self.cycle.response_complete
+        return is_due and not self.transport.get_write_buffer_size()
 
     def check_time(self) -> None:
         """Close the connection if its client does nothing for too long. The server calls this ten times per second."""
@@ -41,7 +55,12 @@ class Connection(H11Protocol):
         if phase != self.phase:
             self.phase, self.since = phase, self.loop.time()
         elif (is_idle or n_unread) and self.loop.time() - self.since > self.limits.stall_s:
-            self.transport.abort()  # drops the data that the client has not read
+            self.abort()
+
+    def abort(self) -> None:
+        """Close the connection at once, and drop the data that the client has not read."""
+        self.connections.discard(self)
+        self.transport.abort()
 
 
 def bind(host: str, port: int) -> socket.socket:
@@ -72,6 +91,8 @@ class Server(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
+        for one in sockets or []:
+            one.listen(BACKLOG)  # asyncio has set the backlog to `ACCEPTED_AT_ONCE`
         self.on_start()
 
     async def on_tick(self, counter: int) -> bool:
@@ -101,6 +122,7 @@ def new_server(app: Guard, on_start: Callable[[], None]) -> Server:
         log_config=None,
         access_log=False,
         server_header=False,
+        backlog=ACCEPTED_AT_ONCE,
         timeout_keep_alive=math.ceil(limits.stall_s),
         timeout_graceful_shutdown=int(limits.answer_s) + 5,
     )

@@ -1,18 +1,21 @@
 """Clients that hold connections open, with NMT_SOAK=1 up to the limits of `nmt serve`: each is closed in time."""
 
 import contextlib
+import resource
 import socket
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from itertools import cycle, islice, product
 from typing import Any, NamedTuple
 
 import pytest
-from conftest import PATIENCE_S, SOAK
+from conftest import PATIENCE_S, SOAK, wait_until
 from models import small_translator
 from served import Answer, Client, running, served
 
-from nmt.serve.guard import Guard, Limits
+from nmt.serve.guard import MAX_CONNECTIONS, Guard, Limits, max_connections
 from nmt.serve.server import bind
 from nmt.translate.translator import Translator
 
@@ -122,12 +125,14 @@ def test_every_way_to_hold_a_connection_ends(translator: Translator, is_later: b
 
 
 def test_two_hundred_held_connections_delay_nobody(translator: Translator) -> None:
-    with served(translator) as client, contextlib.ExitStack() as stack:
+    limits = Limits(n_connections=MAX_CONNECTIONS if SOAK else 40)
+    with served(translator, limits=limits) as client, contextlib.ExitStack() as stack:
         ways = cycle(product(WAYS.values(), (False, True)))
         for way, is_later in islice(ways, 200):
             stack.enter_context(connected(client, way.first, is_later=is_later))
         assert least_seconds(lambda: client.post("/translate", GOOD)) < ANSWERED_WITHIN_S
         assert least_seconds(lambda: client.get("/health")) < ANSWERED_WITHIN_S
+        assert len(client.connections) <= limits.n_connections + 1  # the last one has just been accepted or closed
 
 
 def least_seconds(request: Callable[[], Answer]) -> float:
@@ -138,6 +143,29 @@ def least_seconds(request: Callable[[], Answer]) -> float:
         assert request().status == 200
         seconds.append(time.monotonic() - started)
     return min(seconds)
+
+
+def test_requests_in_work_keep_their_connections(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
+    released = threading.Event()
+    start = translator.start
+
+    def wait(*args: Any) -> Any:
+        assert released.wait(PATIENCE_S)
+        return start(*args)
+
+    def n_in_work() -> int:
+        return sum(connection.is_answered for connection in list(client.connections))
+
+    monkeypatch.setattr(translator, "start", wait)
+    with served(translator, limits=Limits(n_connections=16)) as client, ThreadPoolExecutor(12) as pool:
+        answers = [pool.submit(client.post, "/translate", GOOD) for _ in range(12)]
+        wait_until(lambda: n_in_work() == 12)
+        with contextlib.ExitStack() as stack:
+            for _ in range(50):
+                stack.enter_context(connected(client, b"G"))
+            assert client.get("/health").status == 200
+        released.set()
+        assert {answer.result().status for answer in answers} == {200}
 
 
 BIG = 4_000_000  # bytes of an answer
@@ -175,6 +203,12 @@ def test_an_answer_ends_if_the_client_does_not_read(slow: socket.socket) -> None
         while part := slow.recv(65_536):
             n_read += len(part)
     assert n_read < BIG
+
+
+@pytest.mark.parametrize(("n_files", "n_connections"), [(128, 64), (10**6, MAX_CONNECTIONS)])
+def test_connections_leave_files_for_others(monkeypatch: pytest.MonkeyPatch, n_files: int, n_connections: int) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (n_files, n_files))
+    assert max_connections() == n_connections
 
 
 def test_an_answers_body_does_not_wait_for_the_acknowledgment_of_its_headers() -> None:
