@@ -12,10 +12,12 @@ from nmt.corpus.bootstrap import MIN_PAIRS
 from nmt.corpus.examine import NONE, PAIR, SOURCE, SOURCE_KEY, TARGET, TARGET_KEY, Gathered
 from nmt.corpus.language import Languages, identifier
 from nmt.corpus.pairing import Run
+from nmt.corpus.reading import is_utf8, lines_at
 from nmt.languages import CONFUSED
 from nmt.text.corpus_files import SIDES
 from nmt.text.permutation import first_occurrences
 
+N_RAW = 200  # maximum number of faulty pairs from which an encoding is guessed
 N_STRETCHES = 3  # maximum number of stretches of lines in the detail of a finding
 MISMATCH = 4.0  # nats; minimum log-likelihood ratio of a mismatch, unrelated against translated
 # Kinds of fault that a comparison of the two texts finds.
@@ -73,8 +75,27 @@ def of_lines(gathered: Gathered, runs: Sequence[Run]) -> list[FindingDraft]:
     for kind, lines in gathered.hits.items():
         if kind in OF_PAIRS:
             lines = np.setdiff1d(lines, misplaced)
-        drafts.append(FindingDraft(kind, lines))
+        detail = encoding_detail(gathered, lines) if kind == "encoding" else ""
+        drafts.append(FindingDraft(kind, lines, detail))
     return drafts
+
+
+def encoding_detail(gathered: Gathered, lines: NDArray[np.int64]) -> str:
+    """Return a command that converts a file to UTF-8, or "" if the encoding is unknown."""
+    raw: list[bytes] = []
+    for paths in gathered.survey.files.sides:
+        raw += lines_at(paths, lines[:N_RAW].tolist()).values()
+    guess = guess_encoding([line for line in raw if not is_utf8(line)])
+    return f"perhaps {guess}: iconv -f {guess} -t utf-8 FILE > NEW" if guess else ""
+
+
+def guess_encoding(lines: Sequence[bytes]) -> str:
+    """Return iconv's name of the likely encoding of lines that are not UTF-8, or ""."""
+    import chardet
+
+    result = chardet.detect(b"\n".join(lines), encoding_era=chardet.EncodingEra.MODERN_WEB)
+    encoding = result["encoding"] or ""
+    return "" if encoding.startswith(("ascii", "utf-8")) else encoding
 
 
 def misplaced_lines(gathered: Gathered, runs: Sequence[Run]) -> NDArray[np.int64]:

@@ -24,6 +24,10 @@ class CorpusFiles:
     def __str__(self) -> str:
         return f"{joined_paths(self.source)} and {joined_paths(self.target)}"
 
+    @property
+    def sides(self) -> tuple[list[Path], list[Path]]:
+        return self.source, self.target
+
 
 @dataclass(frozen=True)
 class Chunk:

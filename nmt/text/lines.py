@@ -77,7 +77,7 @@ def decode_lines(stream: Iterable[bytes], name: str, *, strict: bool = False) ->
     message = f"{name} is not UTF-8 in {n_bad:,} of {n_lines:,} lines ({example}{others})"
     if strict and (n_bad > MAX_BAD_SHARE * n_lines or is_utf16):
         raise DataError(
-            message, hint="convert it: iconv -f ENCODING -t utf-8 FILE > NEW; or set data.allow_bad_utf8=true"
+            message, hint="convert it to UTF-8, `nmt check` guesses its encoding; or set data.allow_bad_utf8=true"
         )
     log.warning("%s; bad bytes are replaced by U+FFFD", message)
 

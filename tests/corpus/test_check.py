@@ -11,6 +11,7 @@ import pytest
 from parallel_text import PairText, grammar_pairs, shuffled, write_pairs, write_sides
 
 from nmt.corpus.check import CheckReport, check
+from nmt.corpus.findings import guess_encoding
 from nmt.corpus.kinds import KINDS, Finding
 from nmt.corpus.pairing import Run
 from nmt.errors import DataError
@@ -400,3 +401,19 @@ def test_the_page_lists_every_kind_with_its_severity() -> None:
         assert re.search(row, page, re.MULTILINE)
     rows = re.findall("^[|] `", page, re.MULTILINE)
     assert len(rows) == len(KINDS)
+
+
+TEXTS = {
+    "Windows-1252": ["Der Hund läuft über die Straße.", "où est-il allé?", "„l’été“"],
+    "Windows-1251": ["Собака бежит по улице.", "я не знаю", "Привет, мир!"],
+    "GB18030": ["我昨天买了一本书。", "今天天气很好，我们去公园吧", "朱镕基 and 㐀"],
+    "Big5": ["我昨天買了一本書。"],
+}
+
+
+@pytest.mark.parametrize("encoding", TEXTS)
+@pytest.mark.parametrize("n_lines", [1, 3])
+def test_an_encoding_is_guessed(encoding: str, n_lines: int) -> None:
+    texts = TEXTS[encoding][:n_lines]
+    lines = [text.encode(encoding) for text in texts]
+    assert guess_encoding(lines) == encoding

@@ -261,7 +261,7 @@ def assert_undone(repair: CorpusRepair, changes: list[Change]) -> None:
         actions = {change[f"{name}_line"]: change["action"] for change in changes}
         expected = []
         *written, _ = repair.paths[side].read_bytes().split(b"\n")
-        for number, line in enumerate(side_lines((repair.files.source, repair.files.target)[side]), 1):
+        for number, line in enumerate(side_lines(repair.files.sides[side]), 1):
             action = actions.get(number)
             if action is None:
                 expected.append(line)
