@@ -32,7 +32,7 @@ SURE_CONTRAST = 2.0  # nats; if the contrast is less, `bootstrap` looks for line
 CLEARLY_MORE = 1.5
 # A finding with fewer lines is no error. In a small corpus, one faulty line says little.
 MIN_ERROR_LINES = 3
-OF_CORPUS = ("counts", "unrelated", "unchecked", "declared")  # kinds that concern the whole corpus
+OF_CORPUS = ("counts", "unrelated", "unchecked", "swapped", "declared")  # kinds that concern the whole corpus
 
 
 @dataclass(frozen=True)

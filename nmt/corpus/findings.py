@@ -17,6 +17,7 @@ from nmt.languages import CONFUSED
 from nmt.text.corpus_files import SIDES
 from nmt.text.permutation import first_occurrences
 
+SWAPPED_SHARE = 0.5  # with a greater share of exchanged pairs, the user probably exchanged the two paths
 N_RAW = 200  # maximum number of faulty pairs from which an encoding is guessed
 N_STRETCHES = 3  # maximum number of stretches of lines in the detail of a finding
 MISMATCH = 4.0  # nats; minimum log-likelihood ratio of a mismatch, unrelated against translated
@@ -77,6 +78,8 @@ def of_lines(gathered: Gathered, runs: Sequence[Run]) -> list[FindingDraft]:
             lines = np.setdiff1d(lines, misplaced)
         detail = encoding_detail(gathered, lines) if kind == "encoding" else ""
         drafts.append(FindingDraft(kind, lines, detail))
+    if len(gathered.lines_of("exchanged")) > SWAPPED_SHARE * gathered.survey.n_pairs:
+        drafts.append(FindingDraft("swapped", NONE))
     return drafts
 
 

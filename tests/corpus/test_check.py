@@ -273,7 +273,7 @@ def test_a_dev_set_with_its_sides_exchanged(clean: list[PairText], tmp_path: Pat
     train = write_pairs(tmp_path, "train", clean[:-300])
     dev = write_pairs(tmp_path, "dev", exchanged)
     findings = findings_of(check([train, dev]), "dev")
-    assert findings["exchanged"].severity == "error"
+    assert findings["swapped"].severity == "error"
     assert len(findings["exchanged"].lines) >= FOUND * 300
 
 
@@ -293,7 +293,7 @@ def leaking(clean: list[PairText], tmp_path_factory: pytest.TempPathFactory) -> 
 
 def test_lines_of_test_that_are_in_train_are_found(leaking: dict[str, Finding]) -> None:
     assert leaking["leak"].lines[:20] == [*range(1, 21)]
-    assert "exchanged" not in leaking
+    assert "swapped" not in leaking
 
 
 def test_lines_of_test_that_are_nearly_in_train_are_found(leaking: dict[str, Finding]) -> None:
