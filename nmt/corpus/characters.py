@@ -35,6 +35,8 @@ ELSEWHERE_FAULTY = re.compile(f"{CONTROL}|[{WORD_BREAK}{DIRECTION}]")
 SPACING = re.compile(f"  |\t|^[\\s{WORD_BREAK}]|[\\s{WORD_BREAK}]\\Z")
 # Without the lookbehind, a long row of spaces would take quadratic time.
 SPACE_AT_ENDS = re.compile(f"^[\\s{WORD_BREAK}]+|(?<![\\s{WORD_BREAK}])[\\s{WORD_BREAK}]+\\Z")
+# Full-width letters and digits are faults. Full-width punctuation is right in Chinese text.
+FULL_WIDTH = re.compile("[\uff10-\uff19\uff21-\uff3a\uff41-\uff5a]")
 # Traces of tokenizers: a space before punctuation, `do n't`, the bracket code -lrb-, and spaces between Han characters.
 TOKENIZED = re.compile(r" (?:[.,](?: |$)|[!?]$|n't\b|['’](?:s|re|ve|ll|d|m)\b|-[lr]rb-)", re.IGNORECASE)
 SPACED_HAN = regex.compile(TOKENIZED_CHINESE)
@@ -84,6 +86,10 @@ def without_spacing(text: str) -> str:
     return re.sub("[ \t]+", " ", SPACE_AT_ENDS.sub("", text))
 
 
+def without_full_width(text: str) -> str:
+    return FULL_WIDTH.sub(lambda character: unicodedata.normalize("NFKC", character[0]), text)
+
+
 # Functions that test a text, by kind of fault.
 TESTS: dict[str, Callable[[str], object]] = {
     "replaced": lambda text: "\ufffd" in text,
@@ -92,6 +98,7 @@ TESTS: dict[str, Callable[[str], object]] = {
     "control": has_control,
     "spacing": SPACING.search,
     "unicode": lambda text: not unicodedata.is_normalized("NFC", text),
+    "full-width": lambda text: not text.isascii() and FULL_WIDTH.search(text),
     "tokenized": is_tokenized,
 }
 # Functions that mend a text, by kind of fault. The functions are applied in this order.
@@ -100,5 +107,6 @@ MENDED: dict[str, Callable[[str], str]] = {
     "markup": without_markup,
     "control": without_control,
     "unicode": lambda text: unicodedata.normalize("NFC", text),
+    "full-width": without_full_width,
     "spacing": without_spacing,
 }

@@ -19,6 +19,7 @@ MENDABLE = [  # kind, text, mended text
     ("control", "PDF\u200cها\x07 a\u200cb", "PDF\u200cها ab"),
     ("control", "שלום\x07 לך\u200f", "שלום לך\u200f"),
     ("unicode", "cafe\u0301", "café"),
+    ("full-width", "Ｔｏｍ１", "Tom1"),
     ("spacing", " a\t b\u00a0! ", "a b\u00a0!"),
 ]
 NOT_MENDABLE = [  # kind, text
@@ -71,13 +72,13 @@ def test_clean_text_is_not_accused(text: str) -> None:
         assert not has_fault(text), kind
 
 
-@pytest.mark.parametrize("kind", ["control", "unicode", "spacing"])
+@pytest.mark.parametrize("kind", ["control", "unicode", "full-width", "spacing"])
 @given(text=st.text())
 def test_mending_ends_the_fault(kind: str, text: str) -> None:
     assert not TESTS[kind](MENDED[kind](text))
 
 
-@pytest.mark.parametrize("kind", ["control", "unicode"])
+@pytest.mark.parametrize("kind", ["control", "unicode", "full-width"])
 @given(text=st.text())
 def test_mending_changes_nothing_else(kind: str, text: str) -> None:
     if not TESTS[kind](text):

@@ -38,6 +38,7 @@ INSIDE = {  # what is put into the target
 AROUND = {  # what is put before or after the target
     "markup": [("<b>", "</b>"), ("It &amp; ", ""), ("", "<br/>")],
     "spacing": [("", " "), (" ", ""), ("a  ", ""), ("a\t", "")],
+    "full-width": [("", " \uff34\uff4f\uff4d")],
     "placeholders": [("", " {0}"), ("", " %s"), ("", " <x/>"), ("", " https://example.org/a")],
     "tokenized": [("Well , ", " .")],
 }
