@@ -22,6 +22,7 @@ MAX_CLOCK = 2  # maximum number of digits before the decimals of a number that m
 # A time without its mark. The hours may be counted to 12 or to 24.
 TIME = re.compile(r"(?:[01]\d|2[0-3])[0-5]\d")
 MAX_NAME = 4  # maximum number of words of a name
+MIN_NO_WORDS = 5  # characters; `has_no_words` does not judge shorter texts
 
 # A number in digits of any script. A space may separate groups of three digits.
 NUMBER = re.compile(r"(?:\d{1,3}(?:[ \xa0\u2009\u202f]\d{3})+(?!\d)|\d+)(?:[.,:’'٫٬．，：]\d+)*")
@@ -32,6 +33,7 @@ DECIMAL = re.compile(r"(.*)[.,٫．，](\d{1,2})")
 # All kinds of placeholder but the last, which is numbers. The first pattern also finds %(name)s before a grammatical
 # ending, as in Esperanto and Uzbek.
 PLACEHOLDER = re.compile("|".join([r"%\(\w+\)[-+0#]*+\d*(?:\.\d+)?[sdifguxc@]", *KINDS[:-1]]))
+THREE_LETTERS = re.compile(r"[^\W\d_]{3}")
 REPEATED_CHARACTER = re.compile(r"([^\W\d_]|[!?])\1{4}")
 REPEATED_LETTERS = re.compile(r"([^\W\d_]{2,4}?)\1{3}")
 REPEATED_WORDS = re.compile(r"(?<!\S)([^\W\d_]\S*+(?: \S*+){0,3})(?: \1){2}(?!\S)")
@@ -162,6 +164,22 @@ def repetition_differs(source: str, target: str) -> bool:
     return not TRIPLED.search(target if source_repeats else source)
 
 
+def has_no_words(text: str) -> bool:
+    """Return whether a text has hardly any words.
+
+    It has no three letters in a row, and under 30 % of its characters are letters or vowel signs. A Chinese character
+    counts as three letters, because it is often a word.
+    """
+    n_characters = len(text) - text.count(" ")
+    if n_characters < MIN_NO_WORDS or THREE_LETTERS.search(text):
+        return False
+    n_in_words = 0
+    for character in text:
+        if unicodedata.category(character)[0] in "LM":
+            n_in_words += 3 if unicodedata.east_asian_width(character) == "W" else 1
+    return n_in_words < 0.3 * n_characters
+
+
 def cut_off(source: str, target: str, z: float, without_stop: tuple[float, float]) -> bool:
     """Return whether one text is too short and lacks final punctuation, while the other text has it.
 
@@ -187,5 +205,6 @@ TESTS: dict[str, Callable[[str, str], bool]] = {
     "placeholders": placeholders_differ,
     "repetition": repetition_differs,
     "blank": lambda source, target: is_blank(source) or is_blank(target),
+    "no-words": lambda source, target: has_no_words(source) or has_no_words(target),
     "long": lambda source, target: max(len(source), len(target)) > MAX_CHARACTERS,
 }

@@ -44,6 +44,7 @@ AROUND = {  # what is put before or after the target
 }
 INSTEAD = {  # what takes the place of the target
     "blank": ["", "  ", "\u3000"],
+    "no-words": ["--- 12 / 7 ===", "*** 3 / 81 ***"],
 }
 
 

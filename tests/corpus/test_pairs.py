@@ -145,6 +145,18 @@ def test_equal_placeholders_are_no_fault() -> None:
     assert_no_fault("placeholders", "Forigi %(name)sn", "Delete %(name)s")
 
 
+def test_a_text_without_words_is_a_fault() -> None:
+    text = "--- 12/3 ==="
+    assert pairs.TESTS["no-words"](text, text)
+
+
+def test_a_date_a_price_or_a_short_word_is_not_without_words() -> None:
+    assert_no_fault("no-words", "Am 3.4.", "On 3/4.")
+    assert_no_fault("no-words", "Öle 14.219,54 €", "oil €14,219.54")
+    assert_no_fault("no-words", "¥1,234.50 一天", "¥1,234.50 a day")
+    assert_no_fault("no-words", "မှာကြား", "order")
+
+
 # Scripts have their own signs.
 STOPS = ["Ja.", "好。", "(Ja.)", "है।", "ཡོད།", "តើ។", "တယ်။", "ነው።", "է։", "ہے۔", "ᠪᠠᠢᠨᠠ᠃"]
 QUESTIONS = ["Was?", "„Was?“", "هل؟", "ነው፧"]
