@@ -24,6 +24,9 @@ MENDABLE = [  # kind, text, mended text
 ]
 NOT_MENDABLE = [  # kind, text
     ("replaced", "caf\ufffd"),
+    ("homoglyphs", "hous\u0435"),
+    ("homoglyphs", "Cтатья"),
+    ("homoglyphs", "НАTО"),
     ("tokenized", "he does n't ."),
     ("tokenized", "我 昨天 买 了 一 本 书"),
 ]
@@ -46,6 +49,7 @@ CLEAN = [
     "הוא אמר (כן)\u200f.",
     "رقم الهاتف \u200e030-1234\u200e",
     "\u202bزبان کوردی\u202c",
+    "SMSке URLдүү",
     "👩‍👩‍👧 family",
     "5 μm",
     "…und „das“.",
