@@ -23,6 +23,8 @@ def explain(
     ] = None,
     languages: options.Languages = "",
     beam: options.Beam = None,
+    sample: options.Sample = False,
+    seed: options.Seed = 1,
     device: options.Device = "auto",
 ) -> None:
     """Show how a translation comes about.
@@ -34,8 +36,8 @@ def explain(
     check_sentence(text)
     # 1. With --growth, show the sentence along the training of the runs.
     if growth:
-        if beam:
-            raise InputError("--growth writes one page, of greedy translations", hint="leave out --beam")
+        if sample or beam:
+            raise InputError("--growth writes one page, of greedy translations", hint="leave out the other options")
         runs = options.model_paths(models)
         if len(runs) > 1 and not reference:
             raise InputError("several runs are compared on one translation", hint="add --reference")
@@ -49,9 +51,11 @@ def explain(
     # 2. Otherwise, explain one translation.
     if models and len(models) > 1:
         raise InputError("one translation is explained by one model", hint="leave out a -m, or add --growth")
+    search = options.search_options(seed=seed, sample=sample, beam=beam)
     translator = options.load_translator(models, device, languages=languages)
     from nmt.insight import explain as explaining
 
-    beam = beam or translator.options.beam
-    explanation = explaining.explain(translator, text, reference=reference, beam=beam, n_best=beam)
+    # The page shows all hypotheses of the beam.
+    search["n_best"] = beam or translator.options.beam
+    explanation = explaining.explain(translator, text, reference=reference, **search)
     streams.write_text(output or Path("explanation.html"), explaining.as_page(explanation), show=open_page)

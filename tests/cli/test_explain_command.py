@@ -20,6 +20,7 @@ def test_the_page_has_a_default_name(five_run: FiveRun, tmp_path: Path) -> None:
 
 
 UNSUITABLE = {  # arguments -> part of the error message
+    "a --seed 3": "--seed applies only to sampling",
     "''": "the sentence is blank",
     "none.docx": "one sentence is needed, not the name of",
     "train.zh": "one sentence is needed",
