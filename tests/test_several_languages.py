@@ -190,7 +190,7 @@ def test_a_tag_chooses_what_the_model_does_with_a_text(run: Path, engine: str) -
     assert out_lines(run_in(run, f"{translate} -l back")) == ["fi de ba"]
 
 
-@pytest.mark.parametrize("command", ["translate ba", "align --src x --ref x", "explain ba"])
+@pytest.mark.parametrize("command", ["translate ba", "align --src x --ref x", "explain ba --json"])
 def test_a_missing_direction_is_one_clear_line(run: Path, command: str) -> None:
     assert "-l src-up" in refused(run, f"{command} -m .", "translates src-up, src-back")
 

@@ -16,6 +16,7 @@ def explain(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="The page to write. [default: explanation.html]")
     ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead.")] = False,
     growth: Annotated[bool, typer.Option("--growth", help="Follow it through the snapshots of a run.")] = False,
     open_page: options.Open = False,
     models: Annotated[
@@ -34,9 +35,11 @@ def explain(
     beside each other in growth.html.
     """
     check_sentence(text)
+    if as_json and open_page:
+        raise InputError("--open shows the page, which --json does not write", hint="leave out one of them")
     # 1. With --growth, show the sentence along the training of the runs.
     if growth:
-        if sample or beam:
+        if as_json or sample or beam:
             raise InputError("--growth writes one page, of greedy translations", hint="leave out the other options")
         runs = options.model_paths(models)
         if len(runs) > 1 and not reference:
@@ -58,4 +61,7 @@ def explain(
     # The page shows all hypotheses of the beam.
     search["n_best"] = beam or translator.options.beam
     explanation = explaining.explain(translator, text, reference=reference, **search)
-    streams.write_text(output or Path("explanation.html"), explaining.as_page(explanation), show=open_page)
+    if as_json:
+        print(explaining.as_json(explanation))
+    else:
+        streams.write_text(output or Path("explanation.html"), explaining.as_page(explanation), show=open_page)

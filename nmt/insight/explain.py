@@ -4,6 +4,7 @@ This module runs the model and the search of `nmt translate`, and records their 
 """
 
 import html
+import json
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -381,3 +382,9 @@ def as_page(explanation: Explanation) -> str:
     data = {**vars(explanation), "stages": stages, "attention": attention, "code": excerpts()}
     title = f"{explanation.source} – nmt explain"
     return pages.page("explain", title, pages.plain(data, pages.packed))
+
+
+def as_json(explanation: Explanation) -> str:
+    """Return a JSON object with all fields of the explanation. Tensors become nested lists."""
+    data = {**vars(explanation), "attention": explanation.attention._asdict()}
+    return json.dumps(pages.plain(data, Tensor.tolist), ensure_ascii=False)

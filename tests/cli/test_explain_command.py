@@ -1,5 +1,6 @@
 """`nmt explain`."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,15 @@ def test_the_page_has_a_default_name(five_run: FiveRun, tmp_path: Path) -> None:
     assert TARGET[1] in (tmp_path / "explanation.html").read_text()
 
 
+def test_explain_prints_json(five_home: Path) -> None:
+    done = run_in(five_home, f"explain '{SOURCE[0]}' --json --sample --seed 4")
+    options = json.loads(done.stdout)["options"]
+    assert options["sample"] is True
+    assert options["seed"] == 4
+
+
 UNSUITABLE = {  # arguments -> part of the error message
+    "a --json --open": "--open shows the page",
     "a --seed 3": "--seed applies only to sampling",
     "''": "the sentence is blank",
     "none.docx": "one sentence is needed, not the name of",

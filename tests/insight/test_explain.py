@@ -19,7 +19,7 @@ from models import RNNS, translator_without_bytes
 import nmt
 from nmt.errors import ConfigError, InputError
 from nmt.insight import pages
-from nmt.insight.explain import Explanation, as_page, explain, outline
+from nmt.insight.explain import Explanation, as_json, as_page, explain, outline
 from nmt.translate.loading import load
 from nmt.translate.translator import Translator
 
@@ -196,3 +196,13 @@ def test_equal_values_and_empty_tensors_are_packed() -> None:
     assert base64.b64decode(found["bytes"]) == bytes(4)
     empty = pages.packed(torch.empty(0, 1))
     assert empty["high"] == 0.0
+
+
+def test_json_has_every_field(hostile: Explanation) -> None:
+    text = as_json(hostile)
+    assert "Infinity" not in text, "not JSON"
+    found = json.loads(text)
+    assert set(found) == set(vars(hostile))
+    assert found["hypotheses"][0]["text"] == TARGET[0]
+    cross = torch.tensor(found["attention"]["cross"])
+    assert cross.shape == hostile.attention.cross.shape

@@ -17,7 +17,7 @@ from nmt.translate.translator import Translator
 
 REFUSED = {
     "--growth -m RUN -m RUN": "several runs are compared on one translation",
-    "--growth -m RUN --sample": "--growth writes one page",
+    "--growth -m RUN --json": "--growth writes one page",
     "--growth -m RUN/model.safetensors": "is not a run",
     "-m RUN -m RUN": "one translation is explained by one model",
 }
