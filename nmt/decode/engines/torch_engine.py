@@ -152,7 +152,10 @@ class TorchEngine:
 
 
 def only_model(engine: Engine, needed_for: str, *, problem: str, hint: str) -> Seq2Seq:
-    """Return the single model of an engine. Raises ConfigError if it is an export, InputError(problem) if an ensemble."""
+    """Return the single model of an engine.
+
+    Raises ConfigError if the engine has an export, and InputError(problem) if it has an ensemble.
+    """
     torch_engine = engine.torch_engine(needed_for)
     assert isinstance(torch_engine, TorchEngine)
     if len(torch_engine.models) > 1:
