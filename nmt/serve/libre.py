@@ -8,6 +8,7 @@ from itertools import chain
 from typing import Any, NamedTuple
 
 from fastapi import Request
+from starlette.exceptions import HTTPException
 
 from nmt.documents.html import HTML
 from nmt.serve import schema
@@ -62,20 +63,22 @@ class LibreTranslate:
                 fields["alternatives"].append(alternatives)
             if body.confidence and body.format == "text":
                 fields["confidence"].append(confidence_of_text(model.translator, of_text))
+            if body.source == "auto":
+                language = schema.DetectedLanguage(language=model.base_source, confidence=detected)
+                fields["detectedLanguage"].append(language)
         # If `q` is a single text, each field has a single value instead of a list.
         single = {name: values[0] for name, values in fields.items()} if isinstance(body.q, str) else fields
-        answer = schema.LibreAnswer(**single)
-        if body.source == "auto":
-            answer.detectedLanguage = schema.DetectedLanguage(language=model.base_source, confidence=detected)
-        return answer
+        return schema.LibreAnswer(**single)
 
     async def detect(self, request: Request, body: schema.DetectRequest) -> list[schema.DetectedLanguage]:
         """Detect the language of a text. The most probable source language comes first. You can also send a form."""
         self.api.check_key(request, body.api_key)
-        texts = schema.as_list(body.q)
-        self.api.lines(texts)  # only to check the limits
-        detected = await asyncio.to_thread(self.api.served.detect, texts)
+        detected = await asyncio.to_thread(self.api.served.detect, schema.as_list(body.q))
         return [schema.DetectedLanguage(language=code, confidence=percent) for code, percent in detected.items()]
+
+    async def suggest(self) -> None:
+        """Refuse a better translation: this server does not store any."""
+        raise HTTPException(403, "this server takes no suggestions")
 
     async def languages(self) -> list[schema.Language]:
         """The languages, and those that each is translated to."""
@@ -100,7 +103,17 @@ def confidence_of_text(translator: Translator, lines: Sequence[Translation]) -> 
 def parse_lines(text: str) -> ParsedText:
     """Return the units of a plain text, one for each line."""
     units = [Unit(number, line) for number, line in enumerate(split_lines(text), 1)]
-    return ParsedText(units, lambda lines, rank: "\n".join(line.hypothesis(rank).text for line in lines))
+
+    def write(lines: Sequence[Translation], rank: int) -> str:
+        return "\n".join(written_line(line, rank) for line in lines)
+
+    return ParsedText(units, write)
+
+
+def written_line(line: Translation, rank: int) -> str:
+    # White space stays at both ends of a line.
+    text = line.source.strip()
+    return line.source.replace(text, line.hypothesis(rank).text, 1)
 
 
 def parse_html(text: str) -> ParsedText:
