@@ -11,6 +11,7 @@ from fastapi import Request
 from starlette.exceptions import HTTPException
 
 from nmt.documents.html import HTML
+from nmt.languages import base_language
 from nmt.serve import schema
 from nmt.serve.api import Api, split_lines
 from nmt.serve.batcher import grouped
@@ -39,22 +40,26 @@ class LibreTranslate:
 
     async def libre_translate(self, request: Request, body: schema.LibreRequest) -> schema.LibreAnswer:
         """Translate texts or HTML, as LibreTranslate does. You can also send a form."""
-        model, detected = await self.api.choose(request, body)
-        # 1. Parse the texts.
+        # 1. Check the request.
+        self.api.check_key(request, body.api_key)
         texts = schema.as_list(body.q)
         self.api.lines(texts)  # only to check the limits of the texts with their markup
+        if self.stays(body.source, body.target):
+            return schema.LibreAnswer(translatedText=body.q)
+        model, detected = await self.api.choose(request, body)
+        # 2. Parse the texts.
         if body.format == "html":
             parsed = await asyncio.to_thread(list, map(parse_html, texts))
         else:
             parsed = list(map(parse_lines, texts))
-        # 2. Translate the units of all texts together. The beam must have room for all hypotheses.
+        # 3. Translate the units of all texts together. The beam must have room for all hypotheses.
         n_best = 1 + body.alternatives
         beam = max(n_best, model.translator.options.beam)
         options = model.translator.with_options(n_best=n_best, beam=beam, scores=body.confidence)
         units = list(chain.from_iterable(text.units for text in parsed))
         self.api.lines([unit.text for unit in units])  # only to check the limits of the units
         translations = await self.api.translate(model, units, options) if units else []
-        # 3. Write each text. Each field gets one value per text.
+        # 4. Write each text. Each field gets one value per text.
         fields = defaultdict[str, list[Any]](list, translatedText=[])
         for text, of_text in zip(parsed, grouped(translations, [len(text.units) for text in parsed]), strict=True):
             best, *alternatives = variants(text, of_text, n_best)
@@ -70,6 +75,13 @@ class LibreTranslate:
         single = {name: values[0] for name, values in fields.items()} if isinstance(body.q, str) else fields
         return schema.LibreAnswer(**single)
 
+    def stays(self, source: str, target: str) -> bool:
+        """Return whether a text is in the target language already, and no model translates it."""
+        if any(model.translates(source, target) for model in self.api.served.models):
+            return False
+        code = base_language(target)
+        return code == base_language(source) and code in self.targets()
+
     async def detect(self, request: Request, body: schema.DetectRequest) -> list[schema.DetectedLanguage]:
         """Detect the language of a text. The most probable source language comes first. You can also send a form."""
         self.api.check_key(request, body.api_key)
@@ -82,12 +94,16 @@ class LibreTranslate:
 
     async def languages(self) -> list[schema.Language]:
         """The languages, and those that each is translated to."""
-        # A language that is only a target gets an empty list.
-        targets: dict[str, list[str]] = {}
+        targets = self.targets()
+        return [schema.Language(code=code, name=name_of(code), targets=sorted(targets[code])) for code in targets]
+
+    def targets(self) -> dict[str, set[str]]:
+        """Return the codes of all languages, with those that each is translated to, and its own."""
+        targets = defaultdict[str, set[str]](set)
         for model in self.api.served.models:
-            targets.setdefault(model.base_source, []).append(model.base_target)
-            targets.setdefault(model.base_target, [])
-        return [schema.Language(code=code, name=name_of(code), targets=codes) for code, codes in targets.items()]
+            targets[model.base_source] |= {model.base_source, model.base_target}
+            targets[model.base_target].add(model.base_target)
+        return targets
 
     async def health(self) -> schema.Health:
         """Whether the server runs, and which models it uses."""

@@ -74,7 +74,7 @@ class LibreAnswer(BaseModel):
 class Language(BaseModel):
     code: str
     name: str
-    targets: list[str] = Field(description="Codes of the languages that it is translated to.")
+    targets: list[str] = Field(description="Codes of the languages that it is translated to, and its own.")
 
 
 class ModelHealth(BaseModel):

@@ -34,14 +34,15 @@ def test_fields_may_be_parts(client: Client) -> None:
 
 def test_languages_are_listed_with_their_targets(client: Client) -> None:
     chinese, english = LibreTranslateAPI(client.url).languages()
-    assert chinese == {"code": "zh", "name": "Chinese", "targets": ["en"]}
-    assert english == {"code": "en", "name": "English", "targets": []}
+    assert chinese == {"code": "zh", "name": "Chinese", "targets": ["en", "zh"]}
+    assert english == {"code": "en", "name": "English", "targets": ["en"]}
 
 
 def test_a_model_that_names_no_languages() -> None:
     with served(small_translator(train={"source": "a", "target": "b"})) as client:
         assert client.get("/languages").json == [{"code": "und", "name": "Unknown language", "targets": ["und"]}]
         assert client.v1("a cat").status == 200
+        assert client.text("a cat sleeps", source="und", target="und") != "a cat sleeps"
 
 
 def test_a_list_is_answered_with_lists(client: Client) -> None:
@@ -56,6 +57,10 @@ def test_a_text_is_answered_with_texts(client: Client) -> None:
     of_list = client.translate([SOURCE[0]], alternatives=2).json
     of_text = client.translate(SOURCE[0], alternatives=2).json
     assert of_text == {"translatedText": TARGET[0], "alternatives": of_list["alternatives"][0]}
+
+
+def test_a_text_in_the_target_language_stays(client: Client) -> None:
+    assert client.text(TARGET, source="en") == TARGET
 
 
 def test_spaces_at_both_ends_stay(client: Client) -> None:

@@ -30,7 +30,7 @@ def client(directions: list[Translator]) -> Iterator[Client]:
 
 def test_the_directions_of_a_model_are_listed(client: Client) -> None:
     targets = {known["code"]: known["targets"] for known in client.get("/languages").json}
-    assert targets == {"zh": ["en"], "en": ["zh"]}
+    assert targets == {"zh": ["en", "zh"], "en": ["en", "zh"]}
     models = client.get("/v1/models").json["models"]
     assert [(model["source"], model["target"]) for model in models] == [("zh", "en"), ("en", "zh")]
 
