@@ -52,6 +52,9 @@ def serve(
     api_keys: Annotated[
         Path | None, typer.Option(help="File of API keys, one a line; clients need one of them, also for /metrics.")
     ] = None,
+    max_chars: Annotated[int, typer.Option(min=1, help="Characters of a request.")] = 5000,
+    max_texts: Annotated[int, typer.Option(min=1, help="Texts of a request; each line is one.")] = 64,
+    max_upload: Annotated[int, typer.Option(min=1, help="Megabytes of a document; a twentieth may be text.")] = 10,
     glossary: options.GlossaryFile = None,
     precision: options.PrecisionName = None,
     engine: options.Engine = None,
@@ -86,7 +89,8 @@ def serve(
         return load_model(path, load_directions)
 
     ignore_hangups()
-    api = Api(list(map(load_one, paths)), Limits(), keys)
+    limits = Limits(n_characters=max_chars, n_lines=max_texts, n_file_bytes=1_000_000 * max_upload)
+    api = Api(list(map(load_one, paths)), limits, keys)
     gc.freeze()  # the garbage collector then skips the many objects of torch, which saves time
     # 3. Answer requests.
     reloader = Reloader(api, paths, load_one, partial(read_keys, api_keys) if api_keys else None)

@@ -1,14 +1,13 @@
 """What the guard lets through, and what it says; tests/reliability/hostile.toml has the requests that it refuses."""
 
 import contextlib
-import json
 import socket
 import threading
 from collections.abc import Iterator
 
 import pytest
 from conftest import PATIENCE_S, SOURCE
-from served import FORM, JSON, PAIR, Client, served
+from served import JSON, PAIR, Client, served
 
 from nmt.serve.guard import Limits
 from nmt.translate.translator import Translator
@@ -43,19 +42,6 @@ def test_known_hosts_are_answered(client: Client, host: str) -> None:
 def test_our_pages_are_answered(client: Client) -> None:
     assert client.translate("a").status == 200
     assert client.post("/translate", GOOD, Origin=client.url).status == 200
-
-
-def test_other_media_types_are_refused(client: Client) -> None:
-    answer = client.send("POST", "/translate", json.dumps(GOOD), {"Content-Type": "text/plain"})
-    assert answer.status == 415
-    assert answer.error == "send the request as application/json, without Content-Encoding"
-
-
-# The forms of LibreTranslate's clients.
-def test_forms_are_for_libretranslates_clients(client: Client) -> None:
-    form = b"q=&source=zh&target=en&extra=1"
-    assert client.send("POST", "/translate", form, FORM).json == {"translatedText": ""}
-    assert client.send("POST", "/v1/translate", form, FORM).status == 415
 
 
 def test_large_bodies_are_refused(client: Client) -> None:

@@ -10,9 +10,9 @@ from unittest import mock
 
 import pytest
 from conftest import PATIENCE_S, SOURCE, TARGET, wait_until
-from served import PAIR, Client, Endless, served
+from served import PAIR, Client, Endless, form, served
 from test_batcher import Held, run
-from test_documents import form, packed, upload
+from test_documents import packed, upload
 
 from nmt.documents.markup import between_segments
 from nmt.serve import turns
