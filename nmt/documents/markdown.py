@@ -141,7 +141,7 @@ def read_token(parser: Parser, token: Any, raw: str) -> None:
     elif name == "softbreak":
         parser.write(" ", " ")
     elif name in ("code_inline", "verbatim", "address"):
-        parser.copy(raw, token.content)
+        parser.copy(OPENED + raw if name == "code_inline" else raw, token.content)
     elif name in ("image", "mark", "attributes"):
         parser.copy(raw)
     elif token.nesting > 0:

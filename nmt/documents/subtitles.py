@@ -18,7 +18,7 @@ from nmt.documents.tables import line_number
 from nmt.text.sentences import sentence_spans
 from nmt.text.words import END_MARKS, SYLLABLE, UNSPACED_CHARACTER, UNSPACED_SCRIPTS, WIDE_CHARACTER
 
-LINE_START = r"(?<![^\r\n])(?<!\r(?=\n))"
+LINE_START = r"(?<![^\r\n\ufeff])(?<!\r(?=\n))"
 EOL = r"(?:\r\n?+|\n)"
 TIME = r"(?:\d+:)?\d+:\d\d[,.]\d+"
 TIMES = rf"[ \t]*{TIME}[ \t]*-->[ \t]*{TIME}[^\r\n]*"
@@ -37,16 +37,16 @@ GAP = regex.compile(
     | (?<!\s)\s++\Z
     | (?<!\s)(?=[^\S\r\n]*+(?:\r\n?+|\n)[^\S\r\n]*+[\r\n])\s++
     | (?<!\s)(?=[^\S\r\n]*+[\r\n])(?<=[♪♫♬](?:</[^<>]*>)*)\s++
-    | (?<!\s)(?=[^\S\r\n]*+[\r\n])\s++(?=(?:</?(?!v)[^<>]*>|\{[^{}\r\n]*\})*+(?:[-–—♪♫♬]|<v[\s.]))
+    | (?<!\s)(?=[^\S\r\n]*+[\r\n])\s++(?=(?:</?(?!v)[^<>]*>|\{[^{}\r\n]*\})*+(?:[\p{Pd}♪♫♬]|<v[\s.]))
     | (?=[ \t])(?<=["""
     + END_MARKS
-    + r"""]['"”’»)]?(?:</[^<>]*>)?)[ \t]++(?=(?:<[^/<>]*>)*+[-–—])
+    + r"""]['"”’»)]?(?:</[^<>]*>)?)[ \t]++(?=(?:<[^/<>]*>)*+\p{Pd})
     | (?<=\S)[ \t]*+(?=<v[\s.]))
     | (?<!\s)(?=[^\S\r\n]*+[\r\n])\s++""",
     regex.VERBOSE,
 )
 # What is copied before and after a text: formats such as {\an8}; dashes and notes of music, and tags outside of them.
-HEAD = regex.compile(r"\A(?:\{[^{}\r\n]*\})*+(?:(?:</?(?!v)[^<>]*>|\{[^{}\r\n]*\})*+(?:\s*+[-–—♪♫♬])++\s*+)?")
+HEAD = regex.compile(r"\A(?:\{[^{}\r\n]*\})*+(?:(?:</?(?!v)[^<>]*>|\{[^{}\r\n]*\})*+(?:\s*+[\p{Pd}♪♫♬])++\s*+)?")
 TAIL = regex.compile(r"(?<![\s♪♫♬])(?:\s*+[♪♫♬])++(?:</?[^<>]*>|\{[^{}\r\n]*\}|\s)*+\Z")
 # Times, formats, and the readings of ruby are elements without content.
 CUE_CONSTRUCT = regex.compile(
