@@ -152,7 +152,7 @@ def read_token(parser: Parser, token: Any, raw: str) -> None:
 
 def keep_raw(parser: Parser, raw: str) -> None:
     """Let a parser copy a part of an element that is copied."""
-    parser.keep(raw.replace("\n", " "), "text")
+    parser.keep(raw.replace("\n", " "))
 
 
 def escape_markdown(text: str) -> str:

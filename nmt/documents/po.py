@@ -104,7 +104,12 @@ def parse_po(text: str) -> list[Part]:
         # A value can consist of several strings. The translation is a single string.
         label, _ = without_accelerator(source)
         parts = parts_of_string(numbered(label, messages[index].syntaxes), escape_po)
-        replacements.append((messages[index].values[name].span("value"), ['"', *parts, '"']))
+        values = messages[index].values
+        if name in values:
+            replacements.append((values[name].span("value"), ['"', *parts, '"']))
+        else:  # a plural form that only the header names
+            end = max(value.end("value") for value in values.values())
+            replacements.append(((end, end), [f'\n{name} "', *parts, '"']))
     return parts_of_text(text, replacements)
 
 
@@ -131,7 +136,7 @@ def review_po(text: str, translated: str) -> tuple[str, list[str]]:
         if is_moved:
             found.append("had the directives in another order")
         if found:
-            line = line_number(text, messages[index].values[name].start("name"))
+            line = line_number(text, messages[index].values["msgid"].start("name"))
             faults.append(f"line {line}: the translation {', '.join(found)}; it is marked as fuzzy")
             if "fuzzy" not in message.flags:
                 first, *_ = message.values.values()
@@ -143,7 +148,8 @@ def review_po(text: str, translated: str) -> tuple[str, list[str]]:
 def unfinished(messages: Sequence[PoMessage]) -> Iterator[tuple[int, str, str]]:
     """Yield the index of the message and the name of each `msgstr` to translate, and the text to translate into it.
 
-    A `msgstr` is translated if it is empty or fuzzy. Raises ValueError if a header names another encoding than UTF-8.
+    A `msgstr` is translated if it is empty or fuzzy, or if it is a plural form of the language that the message lacks.
+    Raises ValueError if a header names another encoding than UTF-8.
     """
     plural_forms = PluralForms("")
     for index, message in enumerate(messages):
@@ -157,6 +163,9 @@ def unfinished(messages: Sequence[PoMessage]) -> Iterator[tuple[int, str, str]]:
             continue
         is_fuzzy = "fuzzy" in message.flags
         n_forms = sum(name.startswith("msgstr[") for name in texts)
+        if n_forms:
+            for form in range(len(plural_forms.numbers)):
+                texts.setdefault(f"msgstr[{form}]", "")
         for name, text in texts.items():
             if not name.startswith("msgstr") or (text and not is_fuzzy):
                 continue

@@ -58,9 +58,9 @@ HINT = regex.compile(rf"[\d%{{<$@#:!\[⟦{_EMOJI}\U0001f1e6-\U0001f1ff]|www\.") 
 ADDRESS_OR_TEMPLATE = regex.compile("|".join([*ADDRESSES, *TEMPLATES]))
 # Spans that a model must not write by itself, with the space before them if the next character needs none.
 INVENTED = regex.compile(rf"( )?(?:{'|'.join([*TEMPLATES, *TAGS, *DIRECTIVES])})(?(1)(?=[\s.,;:!?]|\Z))")
-# Spans with separators of a list between them, and the quotation marks or brackets around them. A mask hides the spans.
-_MASK = "\ufffe"
-_LIST = rf"{_MASK}++(?:[\s,;/|&+{CJK_CLAUSE_MARKS}]{{1,3}}+{_MASK}++)*+"
+# Spans with separators of a list between them, and the quotation marks or brackets around them. The spans are hidden.
+_HIDDEN = "\ufffe"
+_LIST = rf"{_HIDDEN}++(?:[\s,;/|&+{CJK_CLAUSE_MARKS}]{{1,3}}+{_HIDDEN}++)*+"
 GROUP = regex.compile(rf"[\"'“„«‘(<\[「『]{_LIST}[>\"'”“»’)\]」』]|{_LIST}")
 EQUAL_WORD = regex.compile(LONG_WORD)  # a word that counts as a placeholder in training if both sides have it
 NUMBER = regex.compile(_NUMBER)
@@ -310,40 +310,28 @@ def find_kept(text: str, patterns: Patterns, unknown: Collection[str], start: in
     return kept
 
 
+def hidden(text: str, spans: Iterable[Span]) -> str:
+    """Replace each character of these spans by `_HIDDEN`."""
+    return replaced(text, [(span, _HIDDEN * (span[1] - span[0])) for span in spans])
+
+
 def in_groups(text: str, spans: Sequence[Span]) -> list[Span]:
     """Join spans of a list, such as `{a}, {b}`, and extend spans over brackets around them. Numbers stay single.
 
     Without this, removed spans would leave commas and empty brackets in the text.
     """
     numbers = {span for span in spans if NUMBER.fullmatch(text, *span)}
-    masks = [(span, _MASK * (span[1] - span[0])) for span in spans if span not in numbers]
-    groups = [match.span() for match in GROUP.finditer(replaced(text, masks))]
-    return sorted([*numbers, *groups])
+    groups = GROUP.finditer(hidden(text, sorted(set(spans) - numbers)))
+    return sorted([*numbers, *(match.span() for match in groups)])
 
 
 def with_unknown(text: str, spans: Sequence[Span], unknown: Collection[str], start: int) -> list[Span]:
-    """Add the spans of words and signs with unknown characters, which are searched between the other spans."""
+    """Add the words and signs from `start` on with unknown characters. Signs that touch a span are a part of it."""
     sign = f"[{regex.escape(''.join(sorted(unknown)))}]"
     word = rf"(?<!{WORD_CHARACTER}){WORD_CHARACTER}*(?={WORD_CHARACTER}){sign}{WORD_CHARACTER}*"
-    pattern = regex.compile(f"{word}|{sign}+")
-    is_sign = regex.compile(rf"(?=\W){sign}").match
-    all_spans: list[Span] = []
-
-    def search(stop: int) -> None:
-        for match in pattern.finditer(text[start:stop]):
-            all_spans.append((start + match.start(), start + match.end()))
-
-    # Extend each span over the unknown signs that touch it, then search between the spans.
-    for first, last in spans:
-        while first > start and is_sign(text, first - 1):
-            first -= 1
-        search(first)
-        while is_sign(text, last):
-            last += 1
-        all_spans.append((first, last))
-        start = last
-    search(len(text))
-    return all_spans
+    span = rf"(?:{_HIDDEN}++(?:(?!\w){sign})*+)"
+    pattern = regex.compile(f"{word}|{sign}++{span}*|{span}+")
+    return [match.span() for match in pattern.finditer(hidden(text, spans), start)]
 
 
 def choose_marks(

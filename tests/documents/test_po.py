@@ -208,7 +208,7 @@ def test_a_translation_without_its_directives_is_fuzzy(tmp_path: Path, caplog: p
     assert new == '#: a.c:1\r\n#, fuzzy\r\nmsgid "da %s"\r\nmsgstr "there {x}"\r\n'
     (message,) = caplog.messages
     assert message.endswith(
-        "a.po: line 8: the translation lacks %s, has {x}, which is not in the source; it is marked as fuzzy"
+        "a.po: line 7: the translation lacks %s, has {x}, which is not in the source; it is marked as fuzzy"
     )
 
 
