@@ -26,7 +26,8 @@ TIMES = rf"[ \t]*{TIME}[ \t]*-->[ \t]*{TIME}[^\r\n]*"
 CUE_START = regex.compile(rf"{LINE_START}(?:[ \t]*\d+[ \t]*{EOL})?{TIMES}(?:{EOL}|\Z)")
 # A line with damaged times. A note of WebVTT may contain any.
 DAMAGED_TIMES = regex.compile(
-    rf"{LINE_START}(?!{TIMES}|NOTE)(?:[ \t]*+\d++:\d\d:\d\d[,.]\d++[ \t]*+[-\d]|(?=[^\r\n]*\d)[^\r\n]*-->)[^\r\n]*"
+    rf"{LINE_START}(?!\ufeff?+{TIMES}|NOTE)"
+    r"(?:[ \t]*+\d++:\d\d:\d\d[,.]\d++[ \t]*+[-\d]|(?=[^\r\n]*\d)[^\r\n]*-->)[^\r\n]*"
 )
 VTT_START = regex.compile(r"\ufeff?WEBVTT(?!\S)")
 EMPTY_LINE = regex.compile(LINE_START + EOL)
