@@ -18,7 +18,7 @@ from nmt.documents.tables import line_number
 from nmt.text.sentences import sentence_spans
 from nmt.text.words import END_MARKS, SYLLABLE, UNSPACED_CHARACTER, UNSPACED_SCRIPTS, WIDE_CHARACTER
 
-LINE_START = r"(?<![^\r\n\ufeff])(?<!\r(?=\n))"
+LINE_START = r"(?:(?<![^\r\n])(?<!\r(?=\n))|(?<=\A\ufeff))"
 EOL = r"(?:\r\n?+|\n)"
 TIME = r"(?:\d+:)?\d+:\d\d[,.]\d+"
 TIMES = rf"[ \t]*{TIME}[ \t]*-->[ \t]*{TIME}[^\r\n]*"
