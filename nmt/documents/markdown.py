@@ -104,13 +104,14 @@ def parts_of_block(
     copied like tags.
     """
     parser = Parser(lambda text: finish(close_emphasis(text)))
+    joined = content.replace("\n", " ")
     html_end = 0  # the end of the last HTML tag
     n_read = 0  # tokens before this index have been read
     for i, token in enumerate(tokens):
         start, end = token.map or (0, 0)
         if token.type == "html_inline":
             if parser.kept:  # the loop has skipped the tokens before this tag
-                keep_raw(parser, content[html_end:start])
+                parser.keep(joined[html_end:start])
             for construct in constructs(token.content):
                 parser.read(*construct)
             html_end = end
@@ -129,9 +130,9 @@ def parts_of_block(
             parser.copy(content[start:end])
             n_read = i + 3  # skip the text and the end of the link, which are already copied
         else:
-            read_token(parser, token, content[start:end].replace("\n", " "))
+            read_token(parser, token, joined[start:end])
     if parser.kept:
-        keep_raw(parser, content[html_end:])
+        parser.keep(joined[html_end:])
     parser.finish()
     return [unmarked(part) if isinstance(part, str) else part for part in parser.parts]
 
@@ -151,11 +152,6 @@ def read_token(parser: Parser, token: Any, raw: str) -> None:
         parser.read("[" if name == "link" else OPENED + token.markup, "start", f"{name} ")
     elif token.nesting < 0:
         parser.read(token.content or token.markup + CLOSED, "end", f"{name} ")
-
-
-def keep_raw(parser: Parser, raw: str) -> None:
-    """Let a parser copy a part of an element that is copied."""
-    parser.keep(raw.replace("\n", " "))
 
 
 def escape_markdown(text: str) -> str:
