@@ -16,13 +16,13 @@ COPIED = {"math", "pre", "script", "style", "svg", "template", "textarea"}  # bl
 CODE = {"code", "kbd", "samp", "var"}
 READINGS = {"rp", "rt", "rtc"}  # in ruby text, how the characters before are read
 RAW = {"script", "style", "textarea"}  # elements whose content contains no tags
-# Expressions of template languages (Jinja, Vue, ERB, PHP). No match contains the beginning of another one, or a closing
-# tag, so that a search takes linear time, and braces without a partner are text.
+# Expressions of template languages (Go, Jinja, Vue, ERB, PHP). No match contains the beginning of another one, or a
+# closing tag, so that a search takes linear time, and braces without a partner are text.
 _BRACES = r"(?:(?!\{[{%\#]|</[a-zA-Z]).)*?"
-_TEMPLATE = rf"""\{{\{{{_BRACES}\}}\}}\}}? | \{{%{_BRACES}%\}} | \{{\#{_BRACES}\#\}}
-    | <%(?:(?!<%).)*?%> | <\?(?:php\b|=).*?(?:\?>|\Z)"""
+_TEMPLATE = rf"""\{{\{{-?\s*/\*(?:(?!/\*|\*/).)*\*/\s*-?\}}\}} | \{{\{{{_BRACES}\}}\}}\}}?
+    | \{{%{_BRACES}%\}} | \{{\#{_BRACES}\#\}} | <%(?:(?!<%).)*?%> | <\?(?:php\b|=).*?(?:\?>|\Z)"""
 # A template that encloses others or chooses between them must keep its place. All others, except notes, stand for text.
-_NOTE = r"\{\#|<%(?:\#|--)"
+_NOTE = r"\{\#|\{\{-?\s*/\*|<%(?:\#|--)"
 _STATEMENT = r"""\{%(?![-+~]?\s*(?:asset|cycle|firstof|link|now|ref|static|trans|translate|url)\b)
     | \{\{~?(?:[\#/^]|\s*else\b) | <%(?![=-]) | <\?php(?!\s+(?:echo|print)\b)"""
 _TEMPLATE_OR_TEXT = rf"""(?P<note> (?={_NOTE})(?:{_TEMPLATE}) ) | (?P<statement> (?={_STATEMENT})(?:{_TEMPLATE}) )

@@ -91,10 +91,10 @@ class Parser:
         return self.open[-1]
 
     @property
-    def last_child(self) -> Element | None:
-        """The last child of the innermost open element, or None."""
+    def child_at_end(self) -> Element | None:
+        """The last child of the innermost open element if no text follows its beginning, or None."""
         children = self.innermost.children
-        return children[-1] if children else None
+        return children[-1] if children and children[-1].start == len(self.text) else None
 
     def read(self, raw: str, kind: ConstructKind, name: str = "") -> None:
         """Read the next construct."""
@@ -151,15 +151,16 @@ class Parser:
         if text and self.is_separate(text):
             self.finish()
         self.pieces.append(raw)
-        last = self.last_child
+        last = self.child_at_end
         # Browsers show spaces with tags between them as one space, so drop a repeated space.
-        if text.startswith(" ") and (not self.text or self.text.endswith(" ")):
-            text = text[1:]
-            # An element without text, such as an image, keeps spaces on both sides.
-            if last and last.start == len(self.text):
-                last.closing += " "
+        if not self.text or self.text.endswith(" "):
+            rest = text.lstrip(" \xa0" if last else " ")
+            # An element without text, such as an image, keeps spaces on both sides, and no-break spaces after it.
+            if last:
+                last.closing += text.removesuffix(rest)
+            text = rest
         is_in_word = IN_WORD.match(text) and IN_WORD.match(self.text[-1:])
-        if is_in_word and last and last.start == len(self.text) and last.verbatim == last.shown:
+        if is_in_word and last and last.verbatim == last.shown:
             # A mark in a word, as in `H<sub>2</sub>O`, belongs to the word.
             self.text += last.shown
             last.end = len(self.text)
@@ -182,7 +183,7 @@ class Parser:
             element = Element("", raw, end, end)
         self.innermost.children.append(element)
 
-    def keep(self, raw: str, _: ConstructKind = "text") -> None:
+    def keep(self, raw: str) -> None:
         """Copy a text inside of an element that is copied. Readings are not shown, because they repeat their base."""
         is_reading = self.scopes[-1].name in READINGS
         self.copy(raw, "" if is_reading else WHITE_SPACE.sub(" ", unescape(raw)))

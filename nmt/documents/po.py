@@ -106,8 +106,12 @@ def parse_po(text: str) -> list[Part]:
         replacements[place] = [ReviewState("", "", flag)]
         # A value can consist of several strings. The translation is a single string.
         label, _ = without_accelerator(source)
-        parts = parts_of_string(numbered(label, message.syntaxes), escape_po)
-        replacements[message.values[name].span("value")] = ['"', *parts, '"']
+        parts = ['"', *parts_of_string(numbered(label, message.syntaxes), escape_po), '"']
+        if name in message.values:
+            replacements[message.values[name].span("value")] = parts
+        else:  # plural forms that only the header names
+            end = max(value.end("value") for value in message.values.values())
+            replacements[end, end] = [*replacements.get((end, end), []), f"\n{name} ", *parts]
     return parts_of_text(text, replacements.items())
 
 
@@ -134,7 +138,7 @@ def review_po(text: str, translated: str) -> tuple[str, list[str]]:
         if is_moved:
             found.append("had the directives in another order")
         if found:
-            line = line_number(text, messages[index].values[name].start("name"))
+            line = line_number(text, messages[index].values["msgid"].start("name"))
             faults.append(f"line {line}: the translation {', '.join(found)}; it is marked as fuzzy")
             replacements |= [fuzzy_flag(message)]
     return replaced(translated, sorted(replacements.items())), faults
@@ -153,7 +157,8 @@ def fuzzy_flag(message: PoMessage) -> tuple[Span, str]:
 def unfinished(messages: Sequence[PoMessage]) -> Iterator[tuple[int, str, str]]:
     """Yield the index of the message and the name of each `msgstr` to translate, and the text to translate into it.
 
-    A `msgstr` is translated if it is empty or fuzzy. Raises ValueError if a header names another encoding than UTF-8.
+    A `msgstr` is translated if it is empty or fuzzy, or if it is a plural form of the language that the message lacks.
+    Raises ValueError if a header names another encoding than UTF-8.
     """
     plural_forms = PluralForms("")
     for index, message in enumerate(messages):
@@ -167,6 +172,9 @@ def unfinished(messages: Sequence[PoMessage]) -> Iterator[tuple[int, str, str]]:
             continue
         is_fuzzy = "fuzzy" in message.flags
         n_forms = sum(name.startswith("msgstr[") for name in texts)
+        if n_forms:
+            for form in range(len(plural_forms.numbers)):
+                texts.setdefault(f"msgstr[{form}]", "")
         for name, text in texts.items():
             if not name.startswith("msgstr") or (text and not is_fuzzy):
                 continue

@@ -123,5 +123,5 @@ def parse_tmx(text: str, source: str, target: str) -> list[Part]:
     return parse_units(text, UnitTable("TMX", r"tmx\b", ("tu",), partial(tmx_pairs, source=source, target=target)))
 
 
-XLIFF_ROOT = r"""xliff\s(?:.*\s)?version\s*=\s*["'][12]\."""
+XLIFF_ROOT = r"""xliff\b.*(?:\sversion\s*=\s*["']|\sxmlns\s*=\s*["']urn:oasis:names:tc:xliff:document:)[12]\."""
 XLIFF = UnitTable("XLIFF of version 1 or 2", XLIFF_ROOT, ("trans-unit", "segment"), xliff_pairs).format()

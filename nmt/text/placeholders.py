@@ -17,8 +17,11 @@ from nmt.errors import ConfigError
 from nmt.text.spans import Span, replaced
 from nmt.text.syntaxes import ADDRESSES, CODE, DIRECTIVES, TAGS, TEMPLATES
 from nmt.text.words import (
+    CJK_CLAUSE_MARKS,
     FINAL_MARKS,
+    INVISIBLE_SIGNS,
     LONG_WORD,
+    NUMERAL_SIGN,
     PLAIN_WORD,
     SPACED_LETTER,
     UNSPACED_CHARACTER,
@@ -36,7 +39,8 @@ SHORT_WORD = 4
 
 _EMOJI = "\U0001f000-\U0001faff\u2600-\u27bf\u2b00-\u2bff\u231a-\u23ff"
 _IN_NUMBER = "[.,:/'’٫٬-]"
-_NUMBER = rf"(?<!{WORD_CHARACTER})(?<!{WORD_CHARACTER}{_IN_NUMBER})(?>\d+(?:{_IN_NUMBER}\d+)*)(?!{SPACED_LETTER})"
+_DIGITS = rf"(?>\d+(?:{_IN_NUMBER}\d+)*{NUMERAL_SIGN}*)"
+_NUMBER = rf"(?<!{WORD_CHARACTER})(?<!{WORD_CHARACTER}{_IN_NUMBER}){_DIGITS}(?!{SPACED_LETTER})"
 # A sign of a currency and a minus stay with their number.
 _AMOUNT = r"(?:(?<![\w)])[-+±−]|\p{Sc}){0,2}+(?=\d)" + _NUMBER + r"(?:\p{Sc}(?!\w))?"
 KINDS = [
@@ -54,7 +58,10 @@ HINT = regex.compile(rf"[\d%{{<$@#:!\[⟦{_EMOJI}\U0001f1e6-\U0001f1ff]|www\.") 
 ADDRESS_OR_TEMPLATE = regex.compile("|".join([*ADDRESSES, *TEMPLATES]))
 # Spans that a model must not write by itself, with the space before them if the next character needs none.
 INVENTED = regex.compile(rf"( )?(?:{'|'.join([*TEMPLATES, *TAGS, *DIRECTIVES])})(?(1)(?=[\s.,;:!?]|\Z))")
-QUOTED_CODE = regex.compile(rf"[\"'“„«‘(<\[「『]{CODE}+[>\"'”“»’)\]」』]")
+# Spans with separators of a list between them, and the quotation marks or brackets around them. The spans are hidden.
+_HIDDEN = "\ufffe"
+_LIST = rf"{_HIDDEN}++(?:[\s,;/|&+{CJK_CLAUSE_MARKS}]{{1,3}}+{_HIDDEN}++)*+"
+GROUP = regex.compile(rf"[\"'“„«‘(<\[「『]{_LIST}[>\"'”“»’)\]」』]|{_LIST}")
 EQUAL_WORD = regex.compile(LONG_WORD)  # a word that counts as a placeholder in training if both sides have it
 NUMBER = regex.compile(_NUMBER)
 TOKEN = regex.compile(f"⟦[1-6]⟧|{PLAIN_WORD}")  # the units of word alignment
@@ -63,6 +70,7 @@ MARK = regex.compile(rf"(\s?)(⟦[1-6]⟧|{_NUMBER})")
 NO_SPACE = regex.compile(r"[\s.,;:!?)…]|\Z")
 FINAL = regex.compile(FINAL_MARKS)
 IN_WORD = regex.compile(WORD_CHARACTER)
+INVISIBLE = regex.compile(INVISIBLE_SIGNS)
 UNSPACED = regex.compile(UNSPACED_CHARACTER)
 # An inserted span gets a space on its left after SPACE_AFTER, and on its right before SPACE_BEFORE.
 SPACE_AFTER = regex.compile(rf"[^\s(\[{{«„“'\"¿¡{UNSPACED_SCRIPTS}]")
@@ -218,9 +226,7 @@ class Masked:
             is_known: returns whether the model can read a number.
             tag: the tag of the target language at the beginning of the text, such as `>>fra<<`. It stays.
         """
-        if SPAN in patterns and not symbols:
-            patterns = [QUOTED_CODE, *patterns]  # quotation marks would be left empty
-        kept = find_kept(text, patterns, unknown, len(tag))
+        kept = find_kept(text, patterns, unknown, len(tag), len(symbols))
         # Without words outside of the spans, nothing is left to translate.
         rest = replaced(text, [(item.source_span, "") for item in kept])
         if kept and not regex.search(r"\w", rest):
@@ -287,12 +293,15 @@ class Masked:
         return SYMBOL.sub(fill, translation)
 
 
-def find_kept(text: str, patterns: Patterns, unknown: Collection[str], start: int = 0) -> list[Kept]:
+def find_kept(text: str, patterns: Patterns, unknown: Collection[str], start: int, n_symbols: int) -> list[Kept]:
     """Return the spans from `start` on that match a pattern, and the words and signs with unknown characters.
 
-    Unknown signs that touch a placeholder are a part of it, so that `$5` keeps its sign. All marks are still empty.
+    Unknown signs that touch a placeholder are a part of it, so that `$5` keeps its sign. If there are too few symbols,
+    spans are grouped. All marks are still empty.
     """
     spans = [span for span in spans_of(text, patterns) if span[0] >= start]
+    if len(spans) > n_symbols:
+        spans = in_groups(text, spans)
     if unknown:
         spans = with_unknown(text, spans, unknown, start)
     kept = []
@@ -301,29 +310,28 @@ def find_kept(text: str, patterns: Patterns, unknown: Collection[str], start: in
     return kept
 
 
+def hidden(text: str, spans: Iterable[Span]) -> str:
+    """Replace each character of these spans by `_HIDDEN`."""
+    return replaced(text, [(span, _HIDDEN * (span[1] - span[0])) for span in spans])
+
+
+def in_groups(text: str, spans: Sequence[Span]) -> list[Span]:
+    """Join spans of a list, such as `{a}, {b}`, and extend spans over brackets around them. Numbers stay single.
+
+    Without this, removed spans would leave commas and empty brackets in the text.
+    """
+    numbers = {span for span in spans if NUMBER.fullmatch(text, *span)}
+    groups = GROUP.finditer(hidden(text, sorted(set(spans) - numbers)))
+    return sorted([*numbers, *(match.span() for match in groups)])
+
+
 def with_unknown(text: str, spans: Sequence[Span], unknown: Collection[str], start: int) -> list[Span]:
-    """Add the spans of words and signs with unknown characters, which are searched between the other spans."""
+    """Add the words and signs from `start` on with unknown characters. Signs that touch a span are a part of it."""
     sign = f"[{regex.escape(''.join(sorted(unknown)))}]"
     word = rf"(?<!{WORD_CHARACTER}){WORD_CHARACTER}*(?={WORD_CHARACTER}){sign}{WORD_CHARACTER}*"
-    pattern = regex.compile(f"{word}|{sign}+")
-    is_sign = regex.compile(rf"(?=\W){sign}").match
-    all_spans: list[Span] = []
-
-    def search(stop: int) -> None:
-        for match in pattern.finditer(text[start:stop]):
-            all_spans.append((start + match.start(), start + match.end()))
-
-    # Extend each span over the unknown signs that touch it, then search between the spans.
-    for first, last in spans:
-        while first > start and is_sign(text, first - 1):
-            first -= 1
-        search(first)
-        while is_sign(text, last):
-            last += 1
-        all_spans.append((first, last))
-        start = last
-    search(len(text))
-    return all_spans
+    span = rf"(?:{_HIDDEN}++(?:(?!\w){sign})*+)"
+    pattern = regex.compile(f"{word}|{sign}++{span}*|{span}+")
+    return [match.span() for match in pattern.finditer(hidden(text, spans), start)]
 
 
 def choose_marks(
@@ -360,7 +368,7 @@ def write_masked(text: str, kept: Sequence[Kept]) -> str:
                 masked = masked.removesuffix(" ")
             if not masked and text.startswith(" ", end):
                 cursor += 1
-            if item.original.isprintable() and IN_WORD.match(masked[-1:]) and IN_WORD.match(text, end):
+            if not INVISIBLE.fullmatch(item.original) and IN_WORD.match(masked[-1:]) and IN_WORD.match(text, end):
                 masked += " "
         item.span = (len(masked), len(masked) + len(item.mark))
         masked += item.mark

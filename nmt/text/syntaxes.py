@@ -50,7 +50,7 @@ TAGS = [
     r"</?\d++\s?/?>",  # <0>, </0>, <1/> of React
 ]
 _VARIABLES = [
-    r"%L?\d{1,2}+%?+",  # %1 and %L1 of Qt, %1% of Boost
+    r"%L?\d{1,2}+(?!\d)%?+",  # %1 and %L1 of Qt, %1% of Boost
     r"\$t\([^()]*+\)",  # i18next
     r"\$(?:\d++|[a-zA-Z_]\w*+)\$",  # $USER$ of Chrome
     r"\$[a-zA-Z_][a-zA-Z0-9_]*+",  # shell and PHP

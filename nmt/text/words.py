@@ -34,6 +34,8 @@ WIDE_CHARACTER = r"[\p{East_Asian_Width=W}\p{East_Asian_Width=F}]"
 END_MARKS = r"\p{SB=ATerm}\p{SB=STerm}…"
 # White space, and marks that belong to a sentence, unlike signs such as * and %.
 SENTENCE_MARK = r"[\s\p{Terminal_Punctuation}\p{Ps}\p{Pe}\p{Pi}\p{Pf}\p{Pd}'\"…¿¡]"
+INVISIBLE_SIGNS = r"\p{Cf}*"  # such as soft hyphens
+NUMERAL_SIGN = r"\p{No}"  # such as ½ and ²
 CJK_CLAUSE_MARKS = "，、；："
 RIGHT_TO_LEFT_LETTER = r"(?=\w)[\p{Bidi_Class=R}\p{Bidi_Class=AL}]"  # of Hebrew, Arabic ...
 SPACED_LETTER = rf"[^\W\d_{UNSPACED_SCRIPTS}]"
@@ -100,7 +102,7 @@ SENTENCE_END = (
     rf"(?<!{_END_MARK})(?P<mark>{_END_MARK}++)"
     rf"(?:(?:{_CLOSING})*+(?:[ \xa0\u202f]»)?+(?P<space>[{SPACE}]++)"
     rf"(?=(?:['’]\p{{Ll}}\s)?+[^\s\w]*+\s?+[^\s\w]*+(?P<next>\w))"
-    rf"|(?:{_ENOUGH}(?P<quotes>[\p{{Pe}}\p{{Pf}}\"]*+)|(?<=[!?])(?=[{_CJK}]))(?P<no_space>)(?=[\w\p{{Ps}}\p{{Pi}}]))"
+    rf"|(?:{_ENOUGH}(?P<quotes>[\p{{Pe}}\p{{Pf}}\"]*+)|(?<=[!?])(?=[{_CJK}]))(?P<no_space>)(?!\p{{M}})(?=[\w\p{{Ps}}\p{{Pi}}]))"
 )
 CJK_END = rf"[{_CJK}{_CJK_MARKS}][^\w\s]*\Z"  # the end of a Chinese or Japanese sentence
 CJK_CLOSED = rf"{_CJK_FULL_STOP}[^\w\s]*\Z"  # the end of a text after which no space is written

@@ -212,6 +212,11 @@ def places_of(item: Incomplete, links: Links) -> dict[int, Place]:
         # Prefer the translation of the word before. But a span that touches only the next word stays with it.
         if before and (touches_left or not touches_right):
             at = target[before[-1]][1]
+            # Signs between the word and the span, such as a colon, stay between them.
+            signs = mask.text[source[words.start - 1][1] : start].rstrip()
+            if signs and text.startswith(signs, at):
+                at += len(signs)
+                touches_left = not kept.before.isspace()
             places[i] = Place(at, at, touches_left=touches_left)
         elif after:
             at = target[after[0]][0]

@@ -2,6 +2,7 @@
 
 import pytest
 from conftest import rows_of
+from echo import echoed
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -194,6 +195,9 @@ ein {{ a | b }} und <?= $a->b ?> da
 
 a {{ b <i>c</i> }}
 *a {{ b <i>[c]</i> }}*
+
+{{- /* a {{ b }} */ -}}Hund {{/* c */}}
+*{{- /* a {{ b }} */ -}}[]Hund {{/* c */}}[]*
 """
 ADDRESSES = """
 siehe https://a.de/b?c=1&amp;d, <i>www.a.de</i> und a@b.de.
@@ -286,6 +290,10 @@ def test_tags_may_lack_their_partner(html: str, expected: str) -> None:
 def test_white_space_around_a_segment_is_copied() -> None:
     assert parts("  Ein  \n Hund ") == "  |*Ein Hund*| "
     assert parts(" <img> a <i></i>\n") == " |*<img>[] a <i>[]</i>*|\n"
+
+
+def test_a_no_break_space_stays_with_the_image_before_it() -> None:
+    assert echoed("<a><img>&nbsp;Der Hund</a>", HTML) == "<a><img>\xa0DER HUND</a>"
 
 
 def test_an_empty_text_has_no_parts() -> None:

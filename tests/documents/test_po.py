@@ -208,7 +208,7 @@ def test_a_translation_without_its_directives_is_fuzzy(tmp_path: Path, caplog: p
     assert new == '#: a.c:1\r\n#, fuzzy\r\nmsgid "da %s"\r\nmsgstr "there {x}"\r\n'
     (message,) = caplog.messages
     assert message.endswith(
-        "a.po: line 8: the translation lacks %s, has {x}, which is not in the source; it is marked as fuzzy"
+        "a.po: line 7: the translation lacks %s, has {x}, which is not in the source; it is marked as fuzzy"
     )
 
 
@@ -251,6 +251,14 @@ def test_msgfmt_accepts_translations_in_reverse_order(plural: str, tmp_path: Pat
     written(tmp_path, entry + forms, header=header)
     done = subprocess.run(["msgfmt", "-c", "-o", "/dev/null", "b.po"], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+def test_a_message_gets_all_plural_forms_of_the_language(tmp_path: Path) -> None:
+    header = f'msgid ""\nmsgstr "Plural-Forms: {RUSSIAN}\\n"\n\n'
+    entry = 'msgid "Tag"\nmsgid_plural "Tage"\nmsgstr[0] ""\nmsgstr[1] "x"\n\nmsgid "da"\nmsgstr "there"\n'
+    new = written(tmp_path, entry, str.upper, header=header)
+    expected = entry.replace('msgstr[0] ""\nmsgstr[1] "x"', 'msgstr[0] "TAG"\nmsgstr[1] "x"\nmsgstr[2] "TAGE"')
+    assert new == expected
 
 
 # --- damages ----------------------------------------------------------------------------------------------

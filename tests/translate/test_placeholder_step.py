@@ -48,6 +48,9 @@ LEFT_OUT: list[tuple[Sequence[str], str, str, Links, str]] = [
     ([], "Hund [rennt] schnell", "fast runs dog.", [(0, 2), (1, 1), (2, 0)], "fast [runs] dog."),
     ([], "* Hund rennt. *", "a dog runs.", [(0, 1), (1, 2)], "* a dog runs. *"),
     ([], "Hund* rennt", "runs dog.", [(0, 1), (1, 0)], "runs dog*."),
+    ([], "Hund: {a} rennt", "runs dog:", [(0, 1), (1, 0)], "runs dog: {a}"),
+    ([], "Hund/{a} rennt", "runs dog/", [(0, 1), (1, 0)], "runs dog/{a}"),
+    ([], "Hund: {a} rennt", "runs, dog", [(0, 1), (1, 0)], "runs, dog {a}"),
 ]
 
 
