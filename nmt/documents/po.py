@@ -106,7 +106,8 @@ def parse_po(text: str) -> list[Part]:
         replacements[place] = [ReviewState("", "", flag)]
         # A value can consist of several strings. The translation is a single string.
         label, _ = without_accelerator(source)
-        parts = ['"', *parts_of_string(numbered(label, message.syntaxes), escape_po), '"']
+        label = numbered(label, message.syntaxes)
+        parts = ['"', *parts_of_string(label, escape_po), '"']
         if name in message.values:
             replacements[message.values[name].span("value")] = parts
         else:  # plural forms that only the header names
@@ -180,7 +181,8 @@ def unfinished(messages: Sequence[PoMessage]) -> Iterator[tuple[int, str, str]]:
                 continue
             source = texts["msgid"]
             if "msgid_plural" in texts:
-                form = int(name.removeprefix("msgstr").strip("[]") or 0)
+                number = name.removeprefix("msgstr").strip("[]")
+                form = int(number or 0)
                 source = plural_forms.source(form, n_forms, source, texts["msgid_plural"])
             yield index, name, source
 
@@ -199,7 +201,8 @@ def po_messages(text: str) -> list[PoMessage]:
         if not line:
             raise ValueError(f"line {line_number(text, position)} is no comment, name or string")
         position = line.end()
-        name, comment = line["name"] or "", line["comment"] or ""
+        name = line["name"] or ""
+        comment = line["comment"] or ""
         is_separate = name == "domain" or comment.startswith("#~")  # comments before such a line belong to no message
         is_next = messages[-1].is_complete and (comment or name) and not name.startswith("msgstr[")
         if is_separate or is_next:
@@ -207,7 +210,8 @@ def po_messages(text: str) -> list[PoMessage]:
         if comment:
             messages[-1].comments.append(line)
         if name in messages[-1].values:
-            raise ValueError(f"line {line_number(text, line.start('name'))} repeats {name} of the message")
+            number = line_number(text, line.start("name"))
+            raise ValueError(f"line {number} repeats {name} of the message")
         if name and not is_separate:
             messages[-1].values[name] = line
 

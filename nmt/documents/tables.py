@@ -107,7 +107,8 @@ def parse_csv(text: str, column: str, title: object, *, into: str = "", is_tsv: 
             option = "--column" if name == column else "--into"
             hint = f"{option} NAME; the first row of the file must have the names of the columns"
             raise InputError(f"which column of {title}? There are {names!r:.200}", hint=hint)
-    source, target = names.index(column), names.index(into or column)
+    source = names.index(column)
+    target = names.index(into or column)
     for row in rows:
         if len(row) != len(names):
             raise ValueError(f"line {line_number(text, row[0].start())} has {len(row)} fields instead of {len(names)}")
@@ -230,7 +231,8 @@ def parts_of_json(text: str, is_text: Callable[[list[str]], bool]) -> list[Part]
         if text[start:end] == NEW_STATE:
             replacements.append(((start, end), [CATALOG_REVIEW]))
         elif text[start] == '"' and is_text(path):
-            value_parts = parts_of_string(json.loads(text[start:end], strict=False), escape_json)
+            value = json.loads(text[start:end], strict=False)
+            value_parts = parts_of_string(value, escape_json)
             if has_segment(value_parts):
                 replacements.append(((start, end), ['"', *value_parts, '"']))
     return parts_of_text(text, replacements)
@@ -256,7 +258,8 @@ def json_values(text: str) -> Iterator[tuple[list[str], Span]]:
             path.pop()
             yield path, (starts.pop(), token.end())
         if len(path) > MAX_DEPTH:
-            raise ValueError(f"line {line_number(text, token.start())} is nested over {MAX_DEPTH} deep")
+            number = line_number(text, token.start())
+            raise ValueError(f"line {number} is nested over {MAX_DEPTH} deep")
 
 
 def escape_json(text: str) -> str:

@@ -146,7 +146,8 @@ def save_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
         header["learned_characters"] = source.learned
     header["header_sha256"] = hash_of(header)
     header["tensors_sha256"] = _hash_parts(tensors)
-    atomic_write(path, safetensors.torch.save(tensors, {"nmt": json.dumps(header, ensure_ascii=False)}))
+    metadata = {"nmt": json.dumps(header, ensure_ascii=False)}
+    atomic_write(path, safetensors.torch.save(tensors, metadata))
 
 
 def _as_tensor(content: bytes) -> Tensor:

@@ -145,7 +145,8 @@ class RunDirectory:
         return check_config(*read_yaml(self.config_file), str(self.config_file))
 
     def write_manifest(self, manifest: dict[str, Any]) -> None:
-        atomic_write(self.manifest_file, json.dumps(manifest, indent=2, ensure_ascii=False) + "\n")
+        text = json.dumps(manifest, indent=2, ensure_ascii=False)
+        atomic_write(self.manifest_file, f"{text}\n")
 
     def read_manifest(self) -> dict[str, Any]:
         """Return the manifest, or an empty dict if there is no manifest. Raises ModelError if the file is damaged."""
@@ -179,7 +180,8 @@ class RunDirectory:
         """
         joint = config.tokenizer.joint
         # Even with `joint`, there may be two files: see `write_tokenizers`.
-        source_file, target_file = self.tokenizer_files(joint and (self.path / "tokenizer.model").exists())
+        is_joint = joint and (self.path / "tokenizer.model").exists()
+        source_file, target_file = self.tokenizer_files(is_joint)
         if not (source_file.is_file() and target_file.is_file()):
             return None
         # Normalization and target tag apply to the source side only.
@@ -239,7 +241,8 @@ class RunDirectory:
 
     def set_aside(self, step: int) -> Path:
         """Rename a damaged checkpoint, so that `checkpoint_steps` ignores the file. Return the new path."""
-        return self.checkpoint_file(step).rename(self.checkpoints / f"step-{step}.damaged")
+        damaged = self.checkpoints / f"step-{step}.damaged"
+        return self.checkpoint_file(step).rename(damaged)
 
     def prune_checkpoints(self, keep: Sequence[int]) -> None:
         for step in self.checkpoint_steps():

@@ -168,7 +168,8 @@ def places_to_insert(
     for (source_start, source_end), (target_start, target_end) in links:
         places += [(source_start, target_start), (source_end, target_end)]
     places.append((end_of_words(source), end_of_words(target)))
-    chosen = sorted(random.choices(places, k=random.randint(1, N_SYMBOLS)))
+    n_symbols = random.randint(1, N_SYMBOLS)
+    chosen = sorted(random.choices(places, k=n_symbols))
     return [((in_source, in_source), (in_target, in_target)) for in_source, in_target in chosen]
 
 
@@ -321,7 +322,8 @@ def in_groups(text: str, spans: Sequence[Span]) -> list[Span]:
     Without this, removed spans would leave commas and empty brackets in the text.
     """
     numbers = {span for span in spans if NUMBER.fullmatch(text, *span)}
-    groups = GROUP.finditer(hidden(text, sorted(set(spans) - numbers)))
+    others = sorted(set(spans) - numbers)
+    groups = GROUP.finditer(hidden(text, others))
     return sorted([*numbers, *(match.span() for match in groups)])
 
 
@@ -370,6 +372,7 @@ def write_masked(text: str, kept: Sequence[Kept]) -> str:
                 cursor += 1
             if not INVISIBLE.fullmatch(item.original) and IN_WORD.match(masked[-1:]) and IN_WORD.match(text, end):
                 masked += " "
-        item.span = (len(masked), len(masked) + len(item.mark))
+        position = len(masked)
+        item.span = (position, position + len(item.mark))
         masked += item.mark
     return masked + text[cursor:]

@@ -102,7 +102,8 @@ class Plan:
     @property
     def n_epochs(self) -> int:
         # More epochs than twice the usual number do not help.
-        return max(1, round(min(self.share, 2.0) * self.usual_epochs))
+        n_epochs = round(min(self.share, 2.0) * self.usual_epochs)
+        return max(1, n_epochs)
 
     @property
     def n_tokens(self) -> float:
@@ -111,7 +112,8 @@ class Plan:
 
     @property
     def expected_minutes(self) -> float:
-        return min(self.n_epochs * self.epoch_s / 60, self.minutes or math.inf)
+        minutes = self.n_epochs * self.epoch_s / 60
+        return min(minutes, self.minutes or math.inf)
 
     @property
     def joint(self) -> bool:
@@ -127,7 +129,8 @@ class Plan:
         n_words, n_characters = self.corpus.n_words, self.corpus.n_characters
         # Each piece should occur a dozen times. Large corpora get fewer pieces than this rule allows.
         largest = clamp(8 * math.sqrt(n_words), 8_000, 32_000)
-        n_pieces = int(round(clamp(n_words / 12, 600, largest), -2))
+        n_pieces = clamp(n_words / 12, 600, largest)
+        n_pieces = int(round(n_pieces, -2))
         if self.joint:
             return max(n_pieces, n_characters + n_pieces // 2)
         return max(n_pieces // 2, n_characters + MIN_PIECES)
@@ -153,7 +156,8 @@ class Plan:
             usual = 0.2
         if n_pairs < 100_000:
             usual = 0.3
-        return round(max(usual * min(self.share, 1.0), 0.1), 2)
+        dropout = usual * min(self.share, 1.0)
+        return round(max(dropout, 0.1), 2)
 
     @property
     def warmup(self) -> int:
@@ -201,7 +205,8 @@ def fit_sizes(config: Config, corpus: CorpusSize) -> Config:
 
 def fit_validation(config: Config, steps_per_epoch: int) -> Config:
     """Return the config. An unset `train.validate_every` becomes one epoch, within 100 to 4000 steps."""
-    return with_unset(config, {"train": {"validate_every": int(clamp(steps_per_epoch, 100, 4000))}})
+    validate_every = int(clamp(steps_per_epoch, 100, 4000))
+    return with_unset(config, {"train": {"validate_every": validate_every}})
 
 
 class PieceCounts(NamedTuple):
@@ -229,7 +234,8 @@ def fit_limit(config: Config, corpora: Sequence[PieceCounts], base: Config | Non
         if len(corpus.source):
             mean_ratio = (corpus.target + 1).sum() / (corpus.source + 1).sum()
             ratio = max(ratio, float(mean_ratio))
-    slope = min(math.ceil(100 * SLACK * ratio) / 100, MAX_SLOPE)
+    slope = math.ceil(100 * SLACK * ratio) / 100
+    slope = min(slope, MAX_SLOPE)
     least = MIN_ROOM
     if base:
         slope = max(slope, base.decode.max_length_a)
@@ -257,7 +263,8 @@ def fit_sentences(config: Config, sources: Sequence[str]) -> Config:
     config = with_unset(config, {"decode": {"abbreviations": learn_abbreviations(sources)}})
     n_sentences = [len(sentence_spans(line, config.decode.abbreviations)) for line in sources]
     n_several = sum(n > 1 for n in n_sentences)
-    return with_unset(config, {"decode": {"whole_lines": n_several > OFTEN * len(sources)}})
+    whole_lines = n_several > OFTEN * len(sources)
+    return with_unset(config, {"decode": {"whole_lines": whole_lines}})
 
 
 def with_unset(config: Config, values: dict[str, Any], *, what: str = "sizes chosen for this corpus") -> Config:

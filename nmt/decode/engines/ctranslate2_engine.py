@@ -171,7 +171,8 @@ class CTranslate2Engine:
         # 2. Compute the scores, and sort by score.
         for hypothesis, log_probs in zip(hypotheses, rows, strict=True):
             hypothesis.log_probs = log_probs
-            hypothesis.score = hypothesis.log_prob / options.length_divisor(len(hypothesis.tokens))
+            divisor = options.length_divisor(len(hypothesis.tokens))
+            hypothesis.score = hypothesis.log_prob / divisor
         return [sorted(n_best, key=lambda hypothesis: -hypothesis.score) for n_best in n_bests]
 
     def _pieces(self, source: Sequence[list[int]], target: Sequence[list[int]]) -> tuple[list[Any], list[Any]]:
@@ -209,7 +210,8 @@ class CTranslate2Engine:
         matrices = []
         for result, tgt, src in zip(results, target, source, strict=True):
             rows = np.array(result.attention[0][: len(tgt)], np.float32)
-            matrices.append(rows.reshape(len(tgt), len(src)))  # makes (0, S) if the target is empty
+            matrix = rows.reshape(len(tgt), len(src))  # (0, S) if the target is empty
+            matrices.append(matrix)
         return matrices
 
 
@@ -269,7 +271,8 @@ def convert(file: Path, directory: Path, quantization: str) -> None:
     done = subprocess.run(command, env=env, stdin=subprocess.DEVNULL, capture_output=True, check=False)
     if done.returncode:
         # Show the child's error message. A child that crashed has printed no message.
-        printed = re.search("^nmt: error: (.*)$", done.stderr.decode(errors="replace"), re.MULTILINE)
+        stderr = done.stderr.decode(errors="replace")
+        printed = re.search("^nmt: error: (.*)$", stderr, re.MULTILINE)
         message = printed[1] if printed else f"the conversion ended with exit code {done.returncode}"
         raise ModelError(message, hint="use --engine torch")
 
@@ -317,7 +320,8 @@ def load_export(
     kind, _, index = device.partition(":")
     on_cpu = kind == "cpu" or (kind == "auto" and not ctranslate2.get_cuda_device_count())
     set_environment_variables()  # replaces an invalid OMP_NUM_THREADS
-    chosen, *_ = os.environ.get("OMP_NUM_THREADS", "0").split(",")
+    setting = os.environ.get("OMP_NUM_THREADS", "0")
+    chosen, *_ = setting.split(",")
     n_threads = int(chosen) or usable_cores()
     device_index = 0 if on_cpu else int(index or launched().local_rank)
     # 3. Load the engine.
