@@ -123,8 +123,9 @@ def translate(
 
     nmt translate < in > out writes one line per input line, in order; a blank line stays blank. nmt translate "one
     sentence" translates the argument. nmt translate report.docx -o report.en.docx translates a document: .docx, .pptx,
-    .md, .html, .txt, subtitles (.srt, .vtt), or a table of strings (.csv, .tsv, .json, .arb, .xcstrings, .po, .xliff,
-    .tmx, .strings, .stringsdict, .properties, .ftl, .ts, .resx, Android's .xml); of a folder, those in it and below.
+    .xlsx, .odt, .odp, .ods, .epub, .md, .html, .txt, subtitles (.srt, .vtt), or a table of strings (.csv, .tsv, .json,
+    .arb, .xcstrings, .po, .xliff, .tmx, .strings, .stringsdict, .properties, .ftl, .ts, .resx, Android's .xml); of a
+    folder, those in it and below.
     On a terminal, nmt translate shows a prompt.
     """
     # 1. Check the arguments.
