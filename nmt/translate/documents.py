@@ -141,7 +141,7 @@ def translate_file(
             return
         n_texts = sum(1 for _ in document.translations(watch))  # `document` keeps the translations
         file.write(document.content())
-    log.info("%d texts of %s translated", n_texts, source)
+    log.info("%s: texts translated: %d", source, n_texts)
 
 
 def as_pairs(translator: Translator, output: Path, translations: Iterable[Translation]) -> Iterator[str]:

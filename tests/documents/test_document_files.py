@@ -255,7 +255,7 @@ def test_a_finished_file_of_messages_stays(tmp_path: Path) -> None:
 def test_the_number_of_texts_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO")
     echo_file(folder_of(tmp_path, "a.txt") / "a.txt", tmp_path / "b.txt")
-    assert caplog.messages == [f"1 texts of {tmp_path / 'a.txt'} translated"]
+    assert caplog.messages == [f"{tmp_path / 'a.txt'}: texts translated: 1"]
 
 
 # --- plain text and encodings -----------------------------------------------------------------------------
