@@ -26,8 +26,8 @@ log = logging.getLogger("nmt")
 # The weight of similar spelling. It was tuned on 300 pairs of Multi30k de-en, with links from co-occurrence statistics.
 ALIKE = 30.0
 NEIGHBORS, N_ROUNDS = 0.1, 2  # see `with_neighbors`
-EVENNESS = 0.7  # the exponent of attention weights; a low one makes large weights count less
-MAX_UNSURE = 0.15  # `dependence` is computed for pairs whose `n_unsure` exceeds this number
+EVENNESS = 0.7  # the exponent of attention weights, so that large weights count less
+MAX_UNSURE = 0.3  # `dependence` is computed for pairs whose `n_unsure` exceeds this number
 LOSSES = (0.001, 100.0)  # bounds of negative log-probabilities, so that their sums are positive and finite
 MIN_SHARE = 0.01  # `Shares` contain only values of p(source word | target word) above this number
 # Shares are rounded to this many digits. The engine's rounding errors depend on the batch, and would break ties.
@@ -94,7 +94,7 @@ def align_for_markup(
 
     `groups` has a number for each source word of each pair: words with the same number are between the same tags. If
     attention does not show which group a target word translates, the `dependence` of the pair is used, too. `known` are
-     attention weights from a search.
+    attention weights from a search.
     """
     attended = attended_pairs(engine, tokenizers, pairs, range(1, len(pairs) + 1), known)
     scores = {i: pair.scores() for i, pair in attended.items()}
@@ -201,7 +201,7 @@ def dependence(engine: Engine, pairs: Sequence[AttendedPair], in_groups: Sequenc
     scores = engine.score(sources, targets)
     # 2. Compare the scores of each pair, without those of EOS.
     start = 0
-    for pair, in_group in zip(pairs, in_groups, strict=True):
+    for in_group in in_groups:
         end = start + len(in_group)
         log_probs = np.array(scores[start:end])[:, :-1]  # (groups, T)
         losses = normalized(np.clip(-log_probs, *LOSSES), 0)
