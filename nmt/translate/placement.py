@@ -21,6 +21,7 @@ from nmt.translate.units import Markup, TextHypothesis, Translation
 
 WORD = regex.compile(f"{SPAN.pattern}|{MARKED_WORD}")  # a placeholder is one word, so that no tag is put inside of it
 BARE_WORD = regex.compile(PLAIN_WORD)
+OUTSIDE = 0.4  # a target word with a larger probability is better inside of an element than outside
 RAISED = regex.compile(r"<su[bp]\b|vertAlign|\bbaseline=")  # an opening tag of raised or lowered text
 
 
@@ -82,10 +83,8 @@ class Placement:
         self.pair = pair
         self.without_stand_ins = dict.fromkeys(shown_by_stand_in(pair.markup.root, pair.source))  # for `str.translate`
         self.link_stand_ins()
-        self.linked_sources: list[list[int]] = [[] for _ in pair.target_words]  # for each target word
         self.linked_targets: list[list[int]] = [[] for _ in pair.source_words]  # for each source word
         for source, target in sorted(pair.links):
-            self.linked_sources[target].append(source)
             self.linked_targets[source].append(target)
         self.bare_words = [match.span() for match in BARE_WORD.finditer(pair.source)]
 
@@ -236,9 +235,9 @@ class Placement:
         return indices_between(self.pair.source_words, element.start, element.end)
 
     def best_interval(self, own_words: range, free: set[int]) -> range:
-        """Return the interval of free target words with the largest sum of p(`own_words` | target word) - 0.5.
+        """Return the interval of free target words with the largest sum of p(`own_words` | target word) - `OUTSIDE`.
 
-        If no probability is over 0.5, return the best single word with a link to `own_words`, or an empty range.
+        It begins and ends between the first and the last link of `own_words`. Without links, it is empty.
         """
         targets: list[int] = []
         for s in own_words:
@@ -249,16 +248,10 @@ class Placement:
         start = min(targets)
         best, best_total, total = range(0), -1.0, 0.0
         for t in range(start, max(targets) + 1):
-            sources = self.linked_sources[t]
-            is_linked = bisect_left(sources, own_words.stop) > bisect_left(sources, own_words.start)
-            share = self.share_of(own_words, t)
             # Words of other elements end an interval.
-            if t in free:
-                total += share - 0.5
-                if total > best_total and (is_linked or share > 0.5):
-                    best, best_total = range(start, t + 1), total
-            else:
-                total = -1.0
+            total = total + self.share_of(own_words, t) - OUTSIDE if t in free else -1.0
+            if total > best_total:
+                best, best_total = range(start, t + 1), total
             if total < 0:
                 start, total = t + 1, 0.0
         return best

@@ -136,6 +136,14 @@ def test_the_pairs_of_a_translation_have_what_a_reader_sees() -> None:
     assert (sentence.source, sentence.text) == ("nimm a < b da", "take a < b")
 
 
+def test_a_target_word_that_belongs_to_an_element_with_nearly_even_chances_is_in_it() -> None:
+    segment = next(part for part in HTML.parse("Ein <b>Hund</b> rennt") if isinstance(part, Segment))
+    pair = tagged_pair(segment, "A dog runs")
+    pair.links = links_of("0-0 1-1 1-2")
+    pair.shares = [{0: 1.0}, {1: 1.0}, {1: 0.45, 2: 0.55}]
+    assert Placement(pair).written() == "A <b>dog runs</b>"
+
+
 def test_words_are_cut_at_tags() -> None:
     text = "ein-zig’s 我们。"
     words = [text[start:end] for start, end in word_spans(text, [1, 4])]
