@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import chain
 from typing import Any, NamedTuple
@@ -23,11 +23,11 @@ from nmt.translate.units import Translation, Unit
 class ParsedText(NamedTuple):
     """The units of a text, and a function that writes the translated text.
 
-    `write` takes the translations of the units, and the rank of the hypotheses that it writes.
+    `write` takes the translations of the units.
     """
 
     units: list[Unit]
-    write: Callable[[Sequence[Translation], int], str]
+    write: Callable[[Iterator[str]], str]
 
 
 class LibreTranslate:
@@ -100,7 +100,7 @@ def confidence_of_text(translator: Translator, lines: Sequence[Translation]) -> 
 def parse_lines(text: str) -> ParsedText:
     """Return the units of a plain text, one for each line."""
     units = [Unit(number, line) for number, line in enumerate(split_lines(text), 1)]
-    return ParsedText(units, lambda lines, rank: "\n".join(line.hypothesis(rank).text for line in lines))
+    return ParsedText(units, "\n".join)
 
 
 def parse_html(text: str) -> ParsedText:
@@ -115,4 +115,8 @@ def variants(text: ParsedText, translations: Sequence[Translation], n: int) -> l
     The first uses the best hypothesis of each unit, the second uses the second best, and so on.
     """
     n_most = max((len(translation.hypotheses) for translation in translations), default=1)
-    return [text.write(translations, rank) for rank in range(min(n, n_most))]
+    results = []
+    for rank in range(min(n, n_most)):
+        texts = (translation.hypothesis(rank).text for translation in translations)
+        results.append(text.write(texts))
+    return results

@@ -249,22 +249,21 @@ class DocumentTranslation:
                     documents[name] = markup.parse(text)
                 units += self.units_of(documents[name], markup, len(units) + 1)
             # 2. Translate the units of all texts together.
-            translations: list[Translation] = []
             arguments = dict(self.arguments)
             if markup.protects:
                 options = arguments.get("options") or self.translator.options
                 arguments["options"] = options.changed(protect_placeholders=True)
+            n_before = len(targets)
             if units:
                 for translation in watch(self.translator.translate_lines(units, **arguments), len(units)):
-                    translations.append(translation)
                     sources.append(translation.source)
                     targets.append(translation.text)
                     yield translation
-            # 3. Write the translations into the texts. The next format parses the new texts.
-            for name, parts in documents.items():
-                n_units = sum(isinstance(part, Segment) for part in parts)
-                text = written(parts, translations[:n_units])
-                del translations[:n_units]
+            # 3. Write the translations into the texts, and free the units. The next format parses the new texts.
+            units.clear()
+            texts = iter(targets[n_before:])
+            for name in list(documents):
+                text = written(documents.pop(name), texts)
                 self.texts[name], faults = markup.review(self.texts[name], text)
                 for fault in faults:
                     log.warning("%s: %s", self.title, fault)

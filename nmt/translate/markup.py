@@ -24,20 +24,9 @@ def units_of(parts: Sequence[Part], markup: Format, number: int) -> list[Unit]:
     return units
 
 
-def written(parts: Sequence[Part], translations: Sequence[Translation], rank: int = 0) -> str:
-    """Return a parsed text with the translations of its units.
-
-    `rank` chooses the hypothesis of each translation. The best one has rank 0.
-    """
-    pieces = []
-    n_written = 0
-    for part in parts:
-        if isinstance(part, str):
-            pieces.append(part)
-            continue
-        hypothesis = translations[n_written].hypothesis(rank)
-        pieces.append(part.finish(hypothesis.text))
-        n_written += 1
+def written(parts: Sequence[Part], texts: Iterator[str]) -> str:
+    """Return a parsed text with the translations of its units, which are the next ones of `texts`."""
+    pieces = [part if isinstance(part, str) else part.finish(next(texts)) for part in parts]
     return "".join(pieces)
 
 
@@ -69,16 +58,13 @@ class MarkupTranslator:
             # 1. Parse each line into units. Each unit has the number of its line, for random seeds and messages.
             documents = [self.markup.parse(line.text) for line in window_lines]
             units: list[Unit] = []
-            ends = []  # for each line, the end of its units in `units`
             for line, parts in zip(window_lines, documents, strict=True):
                 units += units_of(parts, self.markup, line.number)
-                ends.append(len(units))
             # 2. Translate the units of all lines together.
             translations = self.translator.start(units, options, batch_size).result() if units else []
             warn_of_cut_lines(translations)
             # 3. Write the translations of the units into each line.
-            start = 0
-            for line, parts, end in zip(window_lines, documents, ends, strict=True):
-                text = written(parts, translations[start:end])
+            texts = (translation.text for translation in translations)
+            for line, parts in zip(window_lines, documents, strict=True):
+                text = written(parts, texts)
                 yield Translation(line.text, [TextHypothesis([], [], 0.0, [], text)], line.number)
-                start = end
