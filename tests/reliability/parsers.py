@@ -87,12 +87,12 @@ def packed(suffix: str, text: str, method: int = zipfile.ZIP_DEFLATED) -> bytes:
     return file.getvalue()
 
 
-def text_of(suffix: str, content: bytes) -> str:
+def text_of(suffix: str, content: bytes, encoding: str = "utf-8") -> str:
     """The text of a document, or of its only member."""
     if suffix in MEMBERS:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             content = archive.read(MEMBERS[suffix])
-    return content.decode(encoding_of(suffix, content))
+    return content.decode(encoding)
 
 
 def text_of_runs(suffix: str, content: bytes) -> str:
@@ -107,11 +107,11 @@ def text_of_runs(suffix: str, content: bytes) -> str:
     return "".join(node.text or "" for node in texts)
 
 
-def letters(suffix: str, content: bytes) -> Counter[str]:
+def letters(suffix: str, content: bytes, encoding: str) -> Counter[str]:
     """How often each letter and digit is in a document; angle brackets, too, where they are of tags only."""
     if suffix in MEMBERS and suffix != ".epub":
         return Counter(re.findall(r"[\w<>]", text_of_runs(suffix, content)))
-    text = text_of(suffix, content)
+    text = text_of(suffix, content, encoding)
     if suffix == ".md":  # in HTML, an entity needs no semicolon
         text = re.sub(r"(?<!\\)&#?\w+;", lambda entity: unescape(entity[0]), text)
         return Counter(re.findall(r"\w", text))
@@ -125,8 +125,9 @@ def letters(suffix: str, content: bytes) -> Counter[str]:
 
 def check_letters(suffix: str, content: bytes, new: bytes) -> None:
     """Check the echo of a document: code in a text may be repeated, and a translation stands beside its source."""
-    before = letters(suffix, content)
-    after = letters(suffix, new)
+    encoding = encoding_of(suffix, content)
+    before = letters(suffix, content, encoding)
+    after = letters(suffix, new, encoding)
     message = f"{before - after} {after - before} in {new!r:.300}"
     if suffix in BILINGUAL or re.search(b"(?i)<(?:code|kbd|samp|var)|translate|`", content):
         assert before <= after, message
