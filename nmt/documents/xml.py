@@ -110,11 +110,11 @@ def read_xml(text: str) -> XmlNode:
 def names_of(text: str) -> list[str]:
     """Return the names of all elements, in the order of their opening tags. Outside of `PREFIXES`, a name is empty.
 
-    Raises ValueError if the document is malformed, declares entities, or declares another encoding than UTF-8. A
+    Raises ValueError if the document is malformed, declares entities, or has another encoding than UTF-8. A
     document type may name a file, which is not read. It is refused if it contains declarations.
     """
-    if ENCODING.match(text):
-        raise ValueError("it declares another encoding than UTF-8")
+    if "\0" in text or ENCODING.match(text):  # expat would read some texts with NUL as UTF-16
+        raise ValueError("it has another encoding than UTF-8")
     names: list[str] = []
 
     def add(name: str, _: object) -> None:
