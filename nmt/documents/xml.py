@@ -86,8 +86,7 @@ class XmlNode:
 
 
 def read_xml(text: str) -> XmlNode:
-    """Return a nameless node that contains a whole document. Raises ValueError as `names_of` does, and for deep nesting.
-    """
+    """Return a nameless node that contains a whole document. Raises ValueError as `names_of`, and if it is too deep."""
     names = iter(names_of(text))
     root = XmlNode()
     open_nodes = [root]  # the nodes that are open; the last one is the innermost

@@ -239,7 +239,8 @@ class DocumentTranslation:
 
         Raises InputError if a text of the document is damaged.
         """
-        sources, targets = [], []
+        sources: list[str] = []
+        targets: list[str] = []
         for markup in self.formats:
             # 1. Read the units of all texts.
             documents: dict[str, list[Part]] = {}
