@@ -27,7 +27,7 @@ class Echo:
         self.change = change
         self.sentences: list[str] = []  # that were translated, with {} for opaque elements
         self.options = TranslationOptions()
-        self.config = SimpleNamespace(decode=SimpleNamespace(batch_size=1))
+        self.config = SimpleNamespace(data=None, decode=SimpleNamespace(batch_size=1))
 
     def start(self, units: list[Unit], options: TranslationOptions, _: int) -> Any:
         steps = [Tags(cast(Any, None), cast(Any, None)), Sentences(options, lambda text: ("", text))]

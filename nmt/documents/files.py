@@ -54,8 +54,9 @@ def damages(title: object, name: str = "") -> Iterator[None]:
     try:
         yield
     except DAMAGES as error:
-        reason = f"{title} is damaged: {name} {error}".replace("  ", " ")
-        raise InputError(reason, hint="save it anew from its own program") from error
+        reason = "nested too deeply" if isinstance(error, RecursionError) else error
+        message = f"{title} is damaged: {name} {reason}".replace("  ", " ")
+        raise InputError(message, hint="save it anew from its own program") from error
 
 
 def encoding_of(suffix: str, content: bytes) -> str:

@@ -25,7 +25,7 @@ _NO_SIGN = r"\w\s\p{Ps}\p{Pe}"  # the content of a character class
 STAND_IN_RUN = regex.compile(f"[{_ANY}](?:[^{_NO_SIGN}{_ANY}]*+[{_ANY}])*+")
 
 
-@dataclass
+@dataclass(slots=True)
 class Element:
     """An opening tag, a closing tag, and the content between them. The content may be empty, as in `<br/>`."""
 
@@ -40,7 +40,7 @@ class Element:
     first_piece: int = 0  # the start of the content in `Parser.pieces`
 
 
-@dataclass
+@dataclass(slots=True)
 class Segment:
     """A text to translate, and the elements in it."""
 

@@ -33,7 +33,7 @@ PO_ESCAPED = str.maketrans({character: f"\\{name}" for name, character in PO_ESC
 PO_OTHER_CHARSET = re.compile(r"charset=(?!(?:utf-?8|(?:us-)?ascii|charset)(?![\w-]))[\w-]", re.IGNORECASE)
 
 
-@dataclass
+@dataclass(slots=True)
 class PoMessage:
     """A message of a PO file."""
 

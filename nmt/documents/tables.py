@@ -12,6 +12,7 @@ from nmt.documents.constructs import BLOCK, VOID, Construct, constructs
 from nmt.documents.html import MAX_DEPTH, Parser
 from nmt.documents.markup import Format, Part, Replacement, ReviewState, Segment, has_segment, parts_of_text
 from nmt.errors import InputError
+from nmt.files import parse_json
 from nmt.text.spans import Span
 
 # A text that is copied: a URL, or a message with branches such as {n, plural, one {# day} other {# days}}.
@@ -179,7 +180,7 @@ def parse_json_strings(text: str) -> list[Part]:
     Flutter's ARB has notes under these keys. In the messages of a browser extension, only each `message` is a segment.
     Raises ValueError if the text is no JSON.
     """
-    tree = json.loads(text.removeprefix("\ufeff"))
+    tree = parse_json(text.removeprefix("\ufeff"))
     entries = list(tree.values()) if isinstance(tree, dict) else []
     are_messages = [isinstance(entry, dict) and {"message"} <= entry.keys() <= EXTENSION_KEYS for entry in entries]
     is_extension = bool(entries) and all(are_messages)
@@ -203,7 +204,7 @@ def parse_string_catalog(text: str, target: str) -> list[Part]:
 
     replacements: list[Replacement] = []
     try:
-        source_language = json.loads(text.removeprefix("\ufeff"))["sourceLanguage"]
+        source_language = parse_json(text.removeprefix("\ufeff"))["sourceLanguage"]
         for path, (start, end) in json_values(text):
             if path[1:] != ["strings", path[-1]]:
                 continue

@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from xml.parsers import expat
 
-from nmt.documents.html import Parser, escape_html
+from nmt.documents.html import MAX_DEPTH, Parser, escape_html
 from nmt.documents.markup import Format, Part, between_segments, has_segment
+from nmt.documents.tables import line_number
 from nmt.text.words import LETTER
 
 # The prefix in `XmlNode.name` for each namespace of Office documents. A document may bind any prefix to a namespace.
@@ -85,7 +86,7 @@ class XmlNode:
 
 
 def read_xml(text: str) -> XmlNode:
-    """Return a nameless node that contains a whole document. Raises ValueError as `names_of` does."""
+    """Return a nameless node that contains a whole document. Raises ValueError as `names_of`, and if it is too deep."""
     names = iter(names_of(text))
     root = XmlNode()
     open_nodes = [root]  # the nodes that are open; the last one is the innermost
@@ -100,17 +101,19 @@ def read_xml(text: str) -> XmlNode:
             node.name = next(names) or token["name"]
             if not node.opening.endswith("/>"):
                 open_nodes.append(node)
+        if len(open_nodes) > MAX_DEPTH:
+            raise ValueError(f"line {line_number(text, token.start())} is nested over {MAX_DEPTH} deep")
     return root
 
 
 def names_of(text: str) -> list[str]:
     """Return the names of all elements, in the order of their opening tags. Outside of `PREFIXES`, a name is empty.
 
-    Raises ValueError if the document is malformed, declares entities, or declares another encoding than UTF-8. A
+    Raises ValueError if the document is malformed, declares entities, or has another encoding than UTF-8. A
     document type may name a file, which is not read. It is refused if it contains declarations.
     """
-    if ENCODING.match(text):
-        raise ValueError("it declares another encoding than UTF-8")
+    if "\0" in text or ENCODING.match(text):  # expat would read some texts with NUL as UTF-16
+        raise ValueError("it has another encoding than UTF-8")
     names: list[str] = []
 
     def add(name: str, _: object) -> None:

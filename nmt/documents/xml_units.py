@@ -73,12 +73,16 @@ def parse_units(text: str, table: UnitTable) -> list[Part]:
 
         # 2. Replace the content of the element, or copy its tags.
         if node in sources:
-            parts.extend(filled(node, sources[node], table))
-            return
-        parts.append(node.opening)
-        for child in node.children:
-            visit(child, is_translated)
-        parts.append(node.closing)
+            parts.extend(filled(node, sources.pop(node), table))
+        else:
+            parts.append(node.opening)
+            for child in node.children:
+                visit(child, is_translated)
+            parts.append(node.closing)
+
+        # 3. Free the memory of the unit.
+        if node.local_name in table.units:
+            node.children.clear()
 
     visit(document, is_translated=True)
     return parts

@@ -2,8 +2,7 @@
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -16,7 +15,7 @@ from nmt.serve import schema
 from nmt.serve.api import Api, split_lines
 from nmt.serve.served_models import name_of
 from nmt.translate.confidence import confidence_of, words_of
-from nmt.translate.markup import units_of, written
+from nmt.translate.markup import Translated, units_of, written
 from nmt.translate.translator import Translator
 from nmt.translate.units import Translation, Unit, grouped
 
@@ -24,11 +23,11 @@ from nmt.translate.units import Translation, Unit, grouped
 class ParsedText(NamedTuple):
     """The units of a text, and a function that writes the translated text.
 
-    `write` takes the translations of the units, and the rank of the hypotheses that it writes.
+    `write` takes the translations of the units.
     """
 
     units: list[Unit]
-    write: Callable[[Sequence[Translation], int], str]
+    write: Callable[[Iterable[str]], str]
 
 
 class LibreTranslate:
@@ -119,22 +118,22 @@ def parse_lines(text: str) -> ParsedText:
     """Return the units of a plain text, one for each line."""
     units = [Unit(number, line) for number, line in enumerate(split_lines(text), 1)]
 
-    def write(lines: Sequence[Translation], rank: int) -> str:
-        return "\n".join(written_line(line, rank) for line in lines)
+    def write(translated: Iterable[str]) -> str:
+        # White space stays at both ends of a line.
+        lines = [unit.text.replace(unit.text.strip(), new, 1) for unit, new in zip(units, translated, strict=True)]
+        return "\n".join(lines)
 
     return ParsedText(units, write)
-
-
-def written_line(line: Translation, rank: int) -> str:
-    # White space stays at both ends of a line.
-    text = line.source.strip()
-    return line.source.replace(text, line.hypothesis(rank).text, 1)
 
 
 def parse_html(text: str) -> ParsedText:
     """Return the units of an HTML fragment. Tags stay around the translations of their words."""
     parts = HTML.parse(text)
-    return ParsedText(units_of(parts, HTML, number=1), partial(written, parts))
+
+    def write(translated: Iterable[str]) -> str:
+        return written(parts, list(map(Translated, translated)))
+
+    return ParsedText(units_of(parts, HTML, number=1), write)
 
 
 def variants(text: ParsedText, translations: Sequence[Translation], n: int) -> list[str]:
@@ -143,4 +142,8 @@ def variants(text: ParsedText, translations: Sequence[Translation], n: int) -> l
     The first uses the best hypothesis of each unit, the second uses the second best, and so on.
     """
     n_most = max((len(translation.hypotheses) for translation in translations), default=1)
-    return [text.write(translations, rank) for rank in range(min(n, n_most))]
+    results = []
+    for rank in range(min(n, n_most)):
+        texts = (translation.hypothesis(rank).text for translation in translations)
+        results.append(text.write(texts))
+    return results

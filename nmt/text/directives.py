@@ -28,6 +28,8 @@ PRINTF_DIRECTIVE = regex.compile(rf"%%|%{_NAMED_PARTS}")
 # Without a syntax: three letters after a conversion make it a name, as in %user.
 LIKELY_DIRECTIVE = regex.compile(rf"%%|(?={'|'.join(PRINTF)})%{_NAMED_PARTS}(?![a-z0-9_]{{3}})")
 BRACE_DIRECTIVE = regex.compile(r"\{\{|(?P<argument>)\{(?P<rest>(?:![rsa])?+(?::[^\s{}]*+)?+\})")
+# A directive that `numbered` has written, or `%%`, which is none.
+NUMBERED_DIRECTIVE = regex.compile(rf"%%|%{_NAMED_PARTS}|\{{\d++(?:![rsa])?+(?::[^\s{{}}]*+)?+\}}")
 # Every directive for gettext, which allows a space and I as flags. A percent sign alone is an error.
 STRICT_DIRECTIVE = regex.compile(rf"%(?:%|{ARGUMENT}(?:{FLAGS}[ I]?+)*+{SIZE}{CONVERSION})?+")
 CODES = regex.compile(CODE)
@@ -84,17 +86,18 @@ def settled(source: str, translation: str, syntaxes: Collection[str] = ()) -> tu
     originals = {name: directive[0] for directive, name in numbers_of(source, syntaxes)}
     if not originals:
         return translation, False
-    pattern = regex.compile("|".join(map(regex.escape, originals)))
-    names = pattern.findall(translation)
+    directives = [match for match in NUMBERED_DIRECTIVE.finditer(translation) if match[0] in originals]
+    names = [directive[0] for directive in directives]
     # 2. Compare their order with the source.
-    order = list(originals)
-    in_source_order = sorted(names, key=order.index)
+    order = {name: index for index, name in enumerate(originals)}
+    in_source_order = sorted(names, key=order.__getitem__)
     is_moved = names != in_source_order
     if is_moved and not NUMBERED_SYNTAXES[names[0][0]].isdisjoint(syntaxes):
         return translation, False
     # 3. Write the directives of the source.
-    remaining = iter(in_source_order)
-    return pattern.sub(lambda _: originals[next(remaining)], translation), is_moved
+    spans = [directive.span() for directive in directives]
+    new = [originals[name] for name in in_source_order]
+    return replaced(translation, zip(spans, new, strict=True)), is_moved
 
 
 def directive_faults(source: str, translation: str, syntaxes: Collection[str] = ()) -> list[str]:

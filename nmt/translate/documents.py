@@ -7,7 +7,7 @@ import zipfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from html import escape
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +35,7 @@ from nmt.documents.xliff import TMX_DOUBTFUL, parse_tmx
 from nmt.errors import InputError, NmtError, OutputError, os_errors_as
 from nmt.files import atomic_writer, read_capped
 from nmt.translate.confidence import find_doubts
-from nmt.translate.markup import units_of, written
+from nmt.translate.markup import Translated, units_of, written
 from nmt.translate.translator import Translator
 from nmt.translate.units import Translation, Unit
 
@@ -248,7 +248,8 @@ class DocumentTranslation:
 
         Raises InputError if a text of the document is damaged.
         """
-        sources, targets = [], []
+        sources: list[str] = []
+        targets: list[Translated] = []
         for markup in self.formats:
             # 1. Read the units of all texts.
             documents: dict[str, list[Part]] = {}
@@ -258,25 +259,26 @@ class DocumentTranslation:
                     documents[name] = markup.parse(text)
                 units += self.units_of(documents[name], markup, len(units) + 1)
             # 2. Translate the units of all texts together.
-            translations: list[Translation] = []
             arguments = dict(self.arguments)
             if markup.protects:
                 options = arguments.get("options") or self.translator.options
                 arguments["options"] = options.changed(protect_placeholders=True)
+            n_before = len(targets)
             if units:
                 for translation in watch(self.translator.translate_lines(units, **arguments), len(units)):
                     if self.min_confidence is not None:
                         place = f"{self.title}: text"
                         find_doubts(self.translator, translation, self.min_confidence, place)
-                    translations.append(translation)
                     sources.append(translation.source)
-                    targets.append(translation.text)
+                    targets.append(Translated(translation.text, translation.doubts))
                     yield translation
-            # 3. Write the translations into the texts. The next format parses the new texts.
-            for name, parts in documents.items():
+            # 3. Write the translations into the texts, and free the units. The next format parses the new texts.
+            units.clear()
+            remaining = iter(targets[n_before:])
+            for name in list(documents):
+                parts = documents.pop(name)
                 n_units = sum(isinstance(part, Segment) for part in parts)
-                text = written(parts, translations[:n_units])
-                del translations[:n_units]
+                text = written(parts, list(islice(remaining, n_units)))
                 self.texts[name], faults = markup.review(self.texts[name], text)
                 for fault in faults:
                     log.warning("%s: %s", self.title, fault)
@@ -285,7 +287,7 @@ class DocumentTranslation:
             raise InputError(f"{self.title} has no text to translate", hint="check that it is the right document")
         # 5. Change the direction of the texts if the translation runs in another one.
         redirected = REDIRECTED.get(self.suffix)
-        is_reverse = is_right_to_left("".join(targets))
+        is_reverse = is_right_to_left("".join(target.text for target in targets))
         if redirected and is_reverse != is_right_to_left("".join(sources)):
             direction = "rtl" if is_reverse else "ltr"
             self.texts = {name: redirected(text, direction) for name, text in self.texts.items()}

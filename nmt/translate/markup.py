@@ -5,6 +5,7 @@ A parser of `nmt.documents` finds the units of a text. The translations of the u
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
+from typing import NamedTuple
 
 from nmt.documents.markup import Format, Part, ReviewState, Segment
 from nmt.text.lines import Pause
@@ -25,11 +26,15 @@ def units_of(parts: Sequence[Part], markup: Format, number: int) -> list[Unit]:
     return units
 
 
-def written(parts: Sequence[Part], translations: Sequence[Translation], rank: int = 0) -> str:
-    """Return a parsed text with the translations of its units.
+class Translated(NamedTuple):
+    """The translation of a unit, and what is doubtful in it; see `find_doubts`."""
 
-    `rank` chooses the hypothesis of each translation. The best one has rank 0.
-    """
+    text: str
+    doubts: list[str] | None = None
+
+
+def written(parts: Sequence[Part], translations: Sequence[Translated]) -> str:
+    """Return a parsed text with the translations of its units."""
     pieces: list[str] = []
     remaining = list(translations)
     doubts: list[str] | None = None  # of the translations up to the next state
@@ -38,7 +43,7 @@ def written(parts: Sequence[Part], translations: Sequence[Translation], rank: in
         if isinstance(part, Segment):
             translation = remaining.pop()
             doubts = doubts or translation.doubts
-            pieces.append(part.finish(translation.hypothesis(rank).text))
+            pieces.append(part.finish(translation.text))
         elif isinstance(part, ReviewState):
             pieces.append(part.written(doubts))
             doubts = None
@@ -84,5 +89,6 @@ class MarkupTranslator:
             # 3. Write the translations of the units into each line.
             by_line = grouped(translations, map(len, groups))
             for line, parts, of_units in zip(window_lines, documents, by_line, strict=True):
-                hypothesis = TextHypothesis([], [], 0.0, [], written(parts, of_units))
+                text = written(parts, [Translated(unit.text) for unit in of_units])
+                hypothesis = TextHypothesis([], [], 0.0, [], text)
                 yield Translation(line.text, [hypothesis], line.number, parts=of_units)

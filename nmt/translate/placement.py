@@ -23,6 +23,7 @@ WORD = regex.compile(f"{SPAN.pattern}|{MARKED_WORD}")  # a placeholder is one wo
 BARE_WORD = regex.compile(PLAIN_WORD)
 OUTSIDE = 0.4  # a target word with a larger probability is better inside of an element than outside
 RAISED = regex.compile(r"<su[bp]\b|vertAlign|\bbaseline=")  # an opening tag of raised or lowered text
+MAX_WORD = 100  # number of characters; a longer word is none, and a search in it for each of its elements takes long
 
 
 class TaggedPair:
@@ -187,7 +188,7 @@ class Placement:
         n_begun = bisect_right(self.bare_words, element.start, key=lambda word: word[0])
         start, end = self.bare_words[n_begun - 1] if n_begun else (0, 0)
         n_characters = element.end - element.start
-        return (start, end) if element.end <= end and 0 < n_characters < end - start else None
+        return (start, end) if element.end <= end and 0 < n_characters < end - start <= MAX_WORD else None
 
     def is_small_part(self, element: Element) -> bool:
         """Return whether an element is in a word, and does not stand for the word.

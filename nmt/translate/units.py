@@ -22,7 +22,7 @@ class Markup(NamedTuple):
 
 # These dataclasses are created for every line. They are not frozen, because creating a frozen one takes three times
 # as long.
-@dataclass
+@dataclass(slots=True)
 class Unit:
     """A text to translate: a line or a paragraph of a document. After the step `Sentences`, a unit is a sentence."""
 

@@ -174,7 +174,7 @@ DEEP = root("<w:r>" * 1500 + "</w:r>" * 1500)
 NESTED = root("<w:p>" * 4 + "</w:p>" * 4)
 HOSTILE = {
     "<!DOCTYPE a [<!ENTITY b SYSTEM 'file:///etc/passwd'>]><a>&b;</a>": "a document type is not",
-    DEEP: f"{DOCUMENT} maximum recursion depth",
+    DEEP: f"{DOCUMENT} line 2 is nested over 100 deep",
     NESTED: f"{DOCUMENT} over 3 paragraphs are inside of each other",
     "<a>\n<b></a>": f"{DOCUMENT} line 2: mismatched tag",
     "a" * 20_001: "has 20,001 bytes of text, over 20,000",
@@ -185,6 +185,12 @@ HOSTILE = {
 def test_a_hostile_member_is_refused(tmp_path: Path, text: str) -> None:
     path = zip_file(tmp_path / "a.docx", {DOCUMENT: text})
     assert HOSTILE[text] in refusal(path)
+
+
+def test_a_text_with_deep_nesting_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "a.ftl"
+    path.write_text("a = " + "{" * 5000)
+    assert refusal(path).endswith("is damaged: nested too deeply")
 
 
 def test_a_file_that_is_large_unpacked_is_refused(tmp_path: Path) -> None:

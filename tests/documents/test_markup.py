@@ -11,8 +11,7 @@ from nmt.documents.po import PO
 from nmt.documents.tables import parse_string_catalog
 from nmt.documents.xliff import XLIFF, parse_tmx
 from nmt.documents.xml_strings import QT
-from nmt.translate.markup import units_of, written
-from nmt.translate.units import TextHypothesis, Translation
+from nmt.translate.markup import Translated, units_of, written
 
 TMX = Format(partial(parse_tmx, source="de", target="en"), escape_html)
 CATALOG = Format(partial(parse_string_catalog, target="en"), str)
@@ -161,6 +160,5 @@ def test_a_document_says_which_translations_are_doubtful(markup: Format, case: s
     parts = markup.parse(source)
     translations = []
     for unit in units_of(parts, markup, 1):
-        hypothesis = TextHypothesis([], [], 0.0, [], unit.text.upper())
-        translations.append(Translation(unit.text, [hypothesis], doubts=re.findall(r"\?", unit.text)))
+        translations.append(Translated(unit.text.upper(), doubts=re.findall(r"\?", unit.text)))
     assert written(parts, translations) == expected

@@ -217,6 +217,7 @@ BAD_JSON = {
     '{"a": "\\ud800b"}': "surrogates not allowed",
     '{"a": "b}': "Unterminated string",
     "[" * 101 + "]" * 101: "line 1 is nested over 100 deep",
+    "[" * 100_000: "nested too deeply",
 }
 
 

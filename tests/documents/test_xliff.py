@@ -158,6 +158,7 @@ BAD = {
     "<a/>": "it is no XLIFF",
     "<!DOCTYPE xliff [<!ENTITY a SYSTEM '/etc/passwd'>]><xliff>&a;</xliff>": "a document type",
     '<?xml version="1.0" encoding="latin-1"?><xliff version="1.2"/>': "another encoding than UTF-8",
+    "<\0x\0l\0i\0f\0f\0/\0>\0": "another encoding than UTF-8",
     '<xliff version="1.2"><trans-unit id="7"/></xliff>': 'there is no source in <trans-unit id="7"/>',
 }
 
