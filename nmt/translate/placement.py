@@ -226,10 +226,22 @@ class Placement:
             interval = self.best_interval(own_words, free)
         if not interval:
             return None
-        # 2. Convert the interval of words to an interval of characters.
-        start, _ = self.pair.target_words[interval[0]]
-        _, end = self.pair.target_words[interval[-1]]
-        return PlacedElement(element, interval, start, end)
+        # 2. Convert the interval of words to an interval of characters. An edge in a word that stays is kept.
+        first, _ = self.pair.target_words[interval[0]]
+        last, end = self.pair.target_words[interval[-1]]
+        start = first + self.n_before(element.start, interval[0])
+        n_inside = self.n_before(element.end, interval[-1])
+        end = last + n_inside if n_inside else end
+        return PlacedElement(element, interval, start, max(start, end))
+
+    def n_before(self, at: int, target_word: int) -> int:
+        """Return how many characters of a target word are before `at` if this source position is in the same word."""
+        start, end = self.pair.target_words[target_word]
+        length = end - start
+        if length > MAX_WORD:
+            return 0
+        found = self.pair.source.find(self.pair.target[start:end], max(at - length + 1, 0), at + length - 1)
+        return at - found if found >= 0 else 0
 
     def source_words(self, element: Element) -> range:
         """Return the indices of the source words of an element. No word is partly in it, as words are split at tags."""

@@ -116,6 +116,9 @@ IN_WORDS = [
     ("n<sup>te</sup> da", "there te nth", "0-2 1-2 2-0", "there te nth<sup></sup>"),
     ("<a>서울</a>에 가다", "go to Seoul", "0-2 1-1 2-0", "go to <a>Seoul</a>"),
     ("1<sup>er</sup> da", "there first", "0-1 1-1 2-0", "there first<sup></sup>"),
+    ("<a>das Haus</a>es da", "there das Hauses", "0-1 1-2 2-2 3-0", "there <a>das Haus</a>es"),
+    ("x<sup>1 y</sup> da", "da x1 y", "0-1 1-1 2-2 3-0", "da x<sup>1 y</sup>"),
+    ("<a>das Haus</a>es da", "there the houses", "0-1 1-2 2-2 3-0", "there <a>the houses</a>"),
     ("ein<i>zig</i>a<b>rt</b>ig", "einzigartig", "0-0 1-0 2-0 3-0 4-0", "ein<i>zig</i>a<b>rt</b>ig"),
 ]
 
