@@ -100,7 +100,8 @@ def check_equal(one: Config, other: Config) -> None:
     assert final_hash(one) == final_hash(other)
     model = read_checkpoint(RunDirectory(one.run).model_file)
     other_model = read_checkpoint(RunDirectory(other.run).model_file)
-    assert hash_tensors(model.tensors) == hash_tensors(other_model.tensors)
+    result = hash_tensors(model.tensors)
+    assert result == hash_tensors(other_model.tensors)
 
 
 def steps_of(config: Config, figure: str) -> list[int]:

@@ -159,12 +159,14 @@ def test_the_signature_says_how_a_script_was_scored(case: str) -> None:
 
 def test_without_language_and_letters_words_are_counted() -> None:
     assert choose_settings("", []).tokenize == "13a"
-    assert choose_settings("", [[""]]) == ScoreSettings("13a", "words")
+    result = choose_settings("", [[""]])
+    assert result == ScoreSettings("13a", "words")
 
 
 def test_an_option_picks_the_tokenizer() -> None:
     thai = [["ฉันอยู่บ้าน"]]
-    assert choose_settings("th", thai, tokenize="13a") == ScoreSettings("13a", None)
+    result = choose_settings("th", thai, tokenize="13a")
+    assert result == ScoreSettings("13a", None)
     assert choose_settings("th", thai, tokenize="none") == ScoreSettings("none", "words"), "spaces separate words"
 
 
@@ -172,7 +174,8 @@ def test_an_option_picks_the_tokenizer() -> None:
 def test_unequal_numbers_of_lines_are_refused(reference: list[str]) -> None:
     with pytest.raises(DataError) as caught:
         score(HYPOTHESES, [REFERENCES, reference])
-    assert str(caught.value) == f"4 hypotheses but {len(reference)} lines in reference 2"
+    result = str(caught.value)
+    assert result == f"4 hypotheses but {len(reference)} lines in reference 2"
     assert "line N" in caught.value.hint
 
 
@@ -199,7 +202,8 @@ def test_perplexity_by_hand() -> None:
     """Four pieces of probability 1/2, 1/2, 1/4, 1/8: (2·2·4·8)^(1/4) = 128^(1/4)."""
     half = -math.log(2)
     log_probs = [[half, half], [], [2 * half, 3 * half]]
-    assert perplexity(log_probs) == pytest.approx(128**0.25)
+    result = perplexity(log_probs)
+    assert result == pytest.approx(128**0.25)
     assert perplexity([]) == perplexity([[]]) == 1.0
     assert perplexity([[-math.inf]]) == math.inf
 

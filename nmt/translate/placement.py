@@ -240,7 +240,8 @@ class Placement:
         length = end - start
         if length > MAX_WORD:
             return 0
-        found = self.pair.source.find(self.pair.target[start:end], max(at - length + 1, 0), at + length - 1)
+        word = self.pair.target[start:end]
+        found = self.pair.source.find(word, max(at - length + 1, 0), at + length - 1)
         return at - found if found >= 0 else 0
 
     def source_words(self, element: Element) -> range:

@@ -29,7 +29,8 @@ def test_a_path_has_a_suffix_or_begins_or_ends_as_one(text: str) -> None:
 
 @pytest.mark.parametrize("text", WORDS + SENTENCES)
 def test_a_sentence_or_a_word_is_no_path(text: str) -> None:
-    assert source_of(text, None, None) == Source("text", text=text)
+    result = source_of(text, None, None)
+    assert result == Source("text", text=text)
 
 
 NOTHING = [  # arguments that name no file

@@ -91,7 +91,8 @@ def get(corpus: Corpus, folder: Path, mirror: Mirror) -> list[str]:
 @pytest.mark.parametrize("corpus", [GZIP, PLAIN], ids=["gzip", "plain"])
 def test_all_files_are_fetched(mirror: Mirror, tmp_path: Path, corpus: Corpus) -> None:
     folder = tmp_path / "a" / "small"
-    assert get(corpus, folder, mirror) == list(TEXTS)
+    result = get(corpus, folder, mirror)
+    assert result == list(TEXTS)
     assert texts(folder) == TEXTS
     assert (folder / "LICENSE.txt").read_text() == "Terms: none.\n"
 
@@ -100,7 +101,8 @@ def test_only_what_is_missing_is_fetched(mirror: Mirror, tmp_path: Path) -> None
     get(GZIP, tmp_path, mirror)
     (tmp_path / "dev.en.gz").unlink()
     mirror.requests.clear()
-    assert get(GZIP, tmp_path, mirror) == ["dev.en"]
+    result = get(GZIP, tmp_path, mirror)
+    assert result == ["dev.en"]
     assert get(GZIP, tmp_path, mirror) == []
     assert len(mirror.requests) == 1
     assert texts(tmp_path) == TEXTS
@@ -111,7 +113,8 @@ def test_a_text_with_another_hash_is_not_kept(mirror: Mirror, pins: dict[str, st
     pins["dev.en"] = "0" * 64
     with pytest.raises(DownloadError, match=r"dev\.en has SHA-256 \w{64} instead of 0{64}; it was not kept"):
         get(GZIP, tmp_path, mirror)
-    assert set(texts(tmp_path)) == {"train.de", "train.en", "dev.de"}
+    result = set(texts(tmp_path))
+    assert result == {"train.de", "train.en", "dev.de"}
     pins["dev.en"] = sha256(TEXTS["dev.en"])
     assert "dev.en" in get(GZIP, tmp_path, mirror)
 
@@ -126,14 +129,16 @@ def test_the_pairs_of_one_file_are_split(mirror: Mirror, tmp_path: Path, corpus:
     get(corpus, tmp_path, mirror)
     assert pairs_in(tmp_path, "dev") == PARTS["dev"]
     assert pairs_in(tmp_path, "test") == PARTS["test"]
-    assert sorted(pairs_in(tmp_path, "train")) == sorted(PARTS["train"])
+    result = sorted(pairs_in(tmp_path, "train"))
+    assert result == sorted(PARTS["train"])
 
 
 def test_if_a_part_of_a_split_is_missing_all_files_are_made_again(mirror: Mirror, tmp_path: Path) -> None:
     get(ZIP, tmp_path, mirror)
     before = texts(tmp_path)
     (tmp_path / "train.de.gz").unlink()
-    assert len(get(ZIP, tmp_path, mirror)) == 6
+    result = len(get(ZIP, tmp_path, mirror))
+    assert result == 6
     assert texts(tmp_path) == before
 
 
@@ -143,7 +148,8 @@ def test_another_version_is_reported_and_kept(mirror: Mirror, tmp_path: Path, ca
     lines = [f"{target}\t{source}" for source, target in pairs]
     mirror.add(LINES.url, "\ufeff".encode() + joined(lines) + b"no tab")
     get(LINES, tmp_path, mirror)
-    assert pairs_in(tmp_path, "dev") == PAIRS[1:5]
+    result = pairs_in(tmp_path, "dev")
+    assert result == PAIRS[1:5]
     assert "small: dev has 4 pairs, the recipes were measured with 5" in caplog.text
     assert "small: train has 91 pairs, the recipes were measured with 90" in caplog.text
 

@@ -7,7 +7,8 @@ from nmt.documents.epub import EPUB
 
 def test_a_page_is_translated() -> None:
     page = '<?xml version="1.0"?><html><head><title>a</title></head><body><p id="p">ein <b>Hund</b></p></body></html>'
-    assert echoed(page, EPUB) == page.replace(">a<", ">A<").replace("ein", "EIN").replace("Hund", "HUND")
+    result = echoed(page, EPUB)
+    assert result == page.replace(">a<", ">A<").replace("ein", "EIN").replace("Hund", "HUND")
 
 
 def test_the_labels_of_a_table_of_contents_are_translated() -> None:

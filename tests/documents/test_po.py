@@ -198,7 +198,8 @@ REVERSED = [
 @pytest.mark.parametrize(("flags", "msgid", "msgstr", "new_flags"), REVERSED)
 def test_directives_in_another_order(flags: str, msgid: str, msgstr: str, new_flags: str, tmp_path: Path) -> None:
     entry = f'{flags}msgid "{msgid}"\nmsgstr ""\n'
-    assert written(tmp_path, entry) == f'{new_flags}msgid "{msgid}"\nmsgstr "{msgstr}"\n'
+    result = written(tmp_path, entry)
+    assert result == f'{new_flags}msgid "{msgid}"\nmsgstr "{msgstr}"\n'
 
 
 def test_a_translation_without_its_directives_is_fuzzy(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -104,7 +104,8 @@ def test_times_begin_a_cue_without_a_blank_line() -> None:
 
 
 def test_the_first_times_may_follow_a_byte_order_mark() -> None:
-    assert echoed(f"\ufeff{TIME}\neins\n", SRT) == f"\ufeff{TIME}\nEINS\n"
+    result = echoed(f"\ufeff{TIME}\neins\n", SRT)
+    assert result == f"\ufeff{TIME}\nEINS\n"
 
 
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])

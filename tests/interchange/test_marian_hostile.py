@@ -79,7 +79,8 @@ def refusal() -> NmtError:
     before = sorted(Path.cwd().rglob("*"))
     with pytest.raises(NmtError) as caught:
         import_marian(model_directory("model"), Path("runs/x"))
-    assert sorted(Path.cwd().rglob("*")) == before
+    result = sorted(Path.cwd().rglob("*"))
+    assert result == before
     message = str(caught.value)
     assert message.isprintable()
     assert len(message) < 700

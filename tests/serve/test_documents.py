@@ -46,8 +46,10 @@ def packed(name: str, text: str) -> bytes:
 
 def test_a_document_can_be_downloaded_twice(client: Client) -> None:
     path = path_of(client, upload(client, "a.md", b"# " + LETTER, source="auto"))
-    assert client.get(path).body.decode() == f"# {TARGET[0]}"
-    assert client.get(path).body.decode() == f"# {TARGET[0]}"
+    result = client.get(path).body.decode()
+    assert result == f"# {TARGET[0]}"
+    result = client.get(path).body.decode()
+    assert result == f"# {TARGET[0]}"
 
 
 def test_formats_are_listed(client: Client) -> None:

@@ -64,7 +64,8 @@ def test_a_text_in_the_target_language_stays(client: Client) -> None:
 
 
 def test_spaces_at_both_ends_stay(client: Client) -> None:
-    assert client.text(f" \t{SOURCE[0]}  \n \n{SOURCE[1]}\n") == f" \t{TARGET[0]}  \n \n{TARGET[1]}\n"
+    result = client.text(f" \t{SOURCE[0]}  \n \n{SOURCE[1]}\n")
+    assert result == f" \t{TARGET[0]}  \n \n{TARGET[1]}\n"
 
 
 def test_confidences_are_answered_on_request(client: Client) -> None:
@@ -101,7 +102,8 @@ def test_alternatives_of_html_have_its_tags(client: Client) -> None:
     answer = client.translate(tagged, format="html", alternatives=2).json
     texts = [answer["translatedText"], *answer["alternatives"]]
     # Each has the tag once, around something.
-    assert re.sub("</?i>", "", texts[0]) == TARGET[3]
+    result = re.sub("</?i>", "", texts[0])
+    assert result == TARGET[3]
     assert len(set(texts)) == 3
     assert all(re.fullmatch("[^<]*<i>[^<]*</i>[^<]*", text) for text in texts)
 

@@ -29,5 +29,6 @@ def addresses() -> Iterator[Mapping[str, str]]:
 def test_an_answer_is_that_of_libretranslate(addresses: Mapping[str, str], row: Row) -> None:
     recorded = {"status": row["status"], "shape": row["shape"]}
     ours = row.get("ours", recorded)
-    assert answered(addresses[row["server"]], row) == ours
+    result = answered(addresses[row["server"]], row)
+    assert result == ours
     assert (ours != recorded) == (row.get("reason") in RECORDED["reasons"])

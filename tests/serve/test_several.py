@@ -41,7 +41,8 @@ def test_a_direction_is_picked_by_its_languages(
 ) -> None:
     # What looks like a tag of the language is text.
     texts = ["the dog", ">>zh<<"]
-    assert client.text(texts, source=source, target=target) == directions[index].translate(texts)
+    result = client.text(texts, source=source, target=target)
+    assert result == directions[index].translate(texts)
 
 
 def test_without_a_direction_the_others_are_named(client: Client) -> None:

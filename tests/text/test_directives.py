@@ -25,7 +25,8 @@ def test_several_directives_without_numbers_are_numbered(text: str) -> None:
 
 @pytest.mark.parametrize("text", NUMBERED)
 def test_in_the_order_of_the_source_the_numbers_are_removed(text: str) -> None:
-    assert settled(text, numbered(text), {"c"}) == (text, False)
+    result = settled(text, numbered(text), {"c"})
+    assert result == (text, False)
 
 
 def test_a_name_after_a_percent_sign_is_no_name_in_a_format_of_c() -> None:
@@ -46,7 +47,8 @@ def test_in_another_order_the_numbers_stay_if_the_syntax_has_them(
     source: str, syntaxes: set[str], written: str, is_moved: bool
 ) -> None:
     first, _, second = numbered(source).split()
-    assert settled(source, f"{second} von {first}", syntaxes) == (written, is_moved)
+    result = settled(source, f"{second} von {first}", syntaxes)
+    assert result == (written, is_moved)
 
 
 FAULTS: list[tuple[str, str, set[str], list[str]]] = [

@@ -129,7 +129,8 @@ def test_the_ids_are_those_of_the_kept_pairs(characters: Tokenizers, caplog: pyt
 
 
 def test_where_all_pairs_are_kept_nothing_is_told(characters: Tokenizers, caplog: pytest.LogCaptureFixture) -> None:
-    assert kept_lines(config_of(), of_lengths((1, 1)), characters) == [1]
+    result = kept_lines(config_of(), of_lengths((1, 1)), characters)
+    assert result == [1]
     assert caplog.messages == []
 
 

@@ -114,7 +114,8 @@ def test_what_was_set_stays_whatever_the_corpus(keys: set[str], n_pairs: int) ->
     # All others are as they would be without these.
     without = fit_sizes(config_of(), corpus_size(n_pairs))
     was_set = {key: str(FITTED[key]) for key in keys}
-    assert fitted_values(fitted) == fitted_values(without) | was_set
+    result = fitted_values(fitted)
+    assert result == fitted_values(without) | was_set
     assert fitted.data == config.data
     assert fitted.decode == config.decode
 
@@ -294,7 +295,8 @@ def test_of_fewer_pairs_each_one_counts() -> None:
 
 
 def test_a_limit_that_was_set_is_not_fitted() -> None:
-    assert longest(limit_of((1, 100), max_length_a=0.0, max_length_b=7), 50) == 6
+    result = longest(limit_of((1, 100), max_length_a=0.0, max_length_b=7), 50)
+    assert result == 6
 
 
 def test_the_part_of_a_limit_that_was_not_set_is_fitted() -> None:

@@ -105,7 +105,8 @@ def test_opaque_elements_go_to_their_stand_ins_and_marks_to_their_words(
     (segment,) = [part for part in HTML.parse(source) if isinstance(part, Segment)]
     for number, stand_in in zip("①②", STAND_IN.findall(segment.text), strict=False):
         translation = translation.replace(number, stand_in)
-    assert written(tagged_pair(segment, translation), links_of(links)) == expected
+    result = written(tagged_pair(segment, translation), links_of(links))
+    assert result == expected
 
 
 # Links are between the parts into which tags split the words.
@@ -128,7 +129,8 @@ def test_an_element_in_a_word_goes_around_equal_characters_or_beside_the_word(
     source: str, translation: str, links: str, expected: str
 ) -> None:
     (segment,) = [part for part in HTML.parse(source) if isinstance(part, Segment)]
-    assert written(tagged_pair(segment, translation), links_of(links)) == expected
+    result = written(tagged_pair(segment, translation), links_of(links))
+    assert result == expected
 
 
 def test_the_pairs_of_a_translation_have_what_a_reader_sees() -> None:
