@@ -288,6 +288,11 @@ class Placement:
         n_until = bisect_left(self.pair.source_words, element.end, key=lambda word: word[0])
         before = self.targets_in(n_before - 1, words)
         after = self.targets_in(n_until, words)
+        if before and after[:1] == before[-1:]:
+            # Both are parts of one word. If this word stays, so does the element in it.
+            n_characters = self.n_before(element.start, after[0])
+            if n_characters:
+                return self.pair.target_words[after[0]][0] + n_characters
         # 2. Put the element beside the translation of one of them. The word before is chosen if the element touches
         # this word, or if the next word has no links.
         touches_before = self.pair.source[element.start - 1 : element.start].strip()

@@ -120,6 +120,7 @@ IN_WORDS = [
     ("<a>das Haus</a>es da", "there das Hauses", "0-1 1-2 2-2 3-0", "there <a>das Haus</a>es"),
     ("x<sup>1 y</sup> da", "da x1 y", "0-1 1-1 2-2 3-0", "da x<sup>1 y</sup>"),
     ("<a>das Haus</a>es da", "there the houses", "0-1 1-2 2-2 3-0", "there <a>the houses</a>"),
+    ("Haus<!-- x -->tür da", "there Haustür", "0-1 1-1 2-0", "there Haus<!-- x -->tür"),
     ("ein<i>zig</i>a<b>rt</b>ig", "einzigartig", "0-0 1-0 2-0 3-0 4-0", "ein<i>zig</i>a<b>rt</b>ig"),
 ]
 
