@@ -47,6 +47,9 @@ class ScoreSettings:
         return "TER is left out: it counts words, and the references have no spaces between words"
 
 
+SPACED = ScoreSettings()
+
+
 @dataclass(frozen=True)
 class Score:
     """A score, and sacreBLEU's signature, which describes how the score was computed."""
@@ -123,7 +126,7 @@ def settings_of(script: Script, language: str) -> ScoreSettings:
     """Return the settings for text in a script. `language` is a code, or empty if unknown."""
     match script:
         case "spaced":
-            return ScoreSettings()
+            return SPACED
         case "Hangul":
             # Writers of Korean differ in where they write spaces, so BLEU counts characters. TER counts words.
             return ScoreSettings("char")
@@ -136,11 +139,6 @@ def settings_of(script: Script, language: str) -> ScoreSettings:
         case "unspaced":
             # TER is left out, because sacreBLEU's TER cannot separate the letters of these scripts.
             return ScoreSettings("char", None)
-
-
-def bleu_tokenizer(language: str, references: Sequence[Sequence[str]] = ()) -> str:
-    """Return sacreBLEU's tokenizer for a target language. References, if given, are considered first."""
-    return choose_settings(language, references).tokenize
 
 
 def tokenized_warning(lines: Sequence[str], name: str, tokenize: str) -> str:
@@ -159,15 +157,11 @@ def score(
     hypotheses: Sequence[str],
     references: Sequence[Sequence[str]],
     metrics: Sequence[str] = ("bleu", "chrf"),
+    settings: ScoreSettings = SPACED,
     *,
-    tokenize: str = DEFAULT_TOKENIZER,
-    lowercase: bool = False,
-    ter: TerTokens | None = "words",
     n_bootstrap: int = 0,
 ) -> list[Score]:
     """Score translations by bleu, chrf or ter, against one or several lists of references.
-
-    `tokenize`, `lowercase` and `ter` are fields of `ScoreSettings`.
 
     Raises:
         DataError: there are no hypotheses, or a list of references has another number of lines.
@@ -176,36 +170,31 @@ def score(
     check_references(references, hypotheses, "hypotheses")
     if not hypotheses:
         raise DataError("nothing to score: the files are empty", hint="give at least one line")
-    chosen = sacrebleu_metrics(references, tokenize=tokenize, lowercase=lowercase, ter=ter)
+    chosen = sacrebleu_metrics(references, settings)
     return [score_by(chosen[name], hypotheses, n_bootstrap) for name in metrics if name in chosen]
 
 
-def sacrebleu_metrics(
-    references: Sequence[Sequence[str]],
-    *,
-    tokenize: str = DEFAULT_TOKENIZER,
-    lowercase: bool = False,
-    ter: TerTokens | None = "words",
-) -> dict[str, Metric]:
-    """Return sacreBLEU's metrics by name: bleu, chrf and ter. If `ter` is None, ter is left out.
+def sacrebleu_metrics(references: Sequence[Sequence[str]], settings: ScoreSettings = SPACED) -> dict[str, Metric]:
+    """Return sacreBLEU's metrics by name: bleu, chrf and ter. If `settings.ter` is None, ter is left out.
 
     The metrics hold the references. TER always ignores case, as in sacreBLEU's command.
 
     Raises ConfigError if the tokenizer is unknown, or needs a library that is missing.
     """
+    tokenize = settings.tokenize
     if tokenize not in BLEU.TOKENIZERS:
         raise ConfigError(f"no sacreBLEU tokenizer '{tokenize}'", hint=f"one of {', '.join(sorted(BLEU.TOKENIZERS))}")
     try:
         # `force` turns off sacreBLEU's warning about tokenized text, which `tokenized_warning` replaces.
-        bleu = BLEU(lowercase=lowercase, tokenize=tokenize, force=True, references=references)
+        bleu = BLEU(lowercase=settings.lowercase, tokenize=tokenize, force=True, references=references)
     except (RuntimeError, ImportError, OSError) as error:
         reason = " ".join(str(error).split())
         message = f"sacreBLEU's tokenizer '{tokenize}' cannot be used here: {reason}"
         raise ConfigError(message, hint="choose another with --tokenize") from error
-    chrf = CHRF(lowercase=lowercase, references=references)
+    chrf = CHRF(lowercase=settings.lowercase, references=references)
     metrics: dict[str, Metric] = {"bleu": bleu, "chrf": chrf}
-    if ter is not None:
-        by_character = ter == "characters"
+    if settings.ter is not None:
+        by_character = settings.ter == "characters"
         metrics["ter"] = TER(normalized=by_character, asian_support=by_character, references=references)
     return metrics
 

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 from unittest import mock
 
-from nmt.documents.markup import Format
+from nmt.documents.markup import STAND_IN, Format
 from nmt.translate.documents import translate_path
 from nmt.translate.markup import MarkupTranslator
 from nmt.translate.options import TranslationOptions
@@ -25,15 +25,15 @@ class Echo:
 
     def __init__(self, change: Change = str) -> None:
         self.change = change
-        self.sentences: list[str] = []  # that were translated
+        self.sentences: list[str] = []  # that were translated, with {} for opaque elements
         self.options = TranslationOptions()
-        self.config = SimpleNamespace(decode=SimpleNamespace(batch_size=1))
+        self.config = SimpleNamespace(data=None, decode=SimpleNamespace(batch_size=1))
 
     def start(self, units: list[Unit], options: TranslationOptions, _: int) -> Any:
         steps = [Tags(cast(Any, None), cast(Any, None)), Sentences(options, lambda text: ("", text))]
         for step in steps:
             units = step.prepare(units)
-        self.sentences += [unit.text for unit in units]
+        self.sentences += [STAND_IN.sub("{}", unit.text) for unit in units]
         translations = []
         for unit in units:
             hypothesis = TextHypothesis([], [], 0.0, [], self.change(unit.text))

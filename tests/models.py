@@ -212,7 +212,7 @@ def sources(*rows: Sequence[int]) -> Tensor:
 @functools.cache
 def of_five(lines: tuple[str, ...], vocab_size: int) -> bytes:
     """A serialized tokenizer that is trained on some lines of the five pairs."""
-    return train_tokenizer(lines, TokenizerSettings(type="bpe", vocab_size=vocab_size)).model
+    return train_tokenizer(lines, TokenizerSettings(type="bpe", vocab_size=vocab_size))
 
 
 def random_translator(joint: bool = True, decode: dict[str, Any] | None = None, **choices: Any) -> Translator:
@@ -284,7 +284,7 @@ def search_with_bans(translator: Translator, sources: Sequence[list[int]], optio
 
 def tokenizers_of(settings: TokenizerSettings) -> Tokenizers:
     """The tokenizers of both sides, trained on `LINES`."""
-    model = train_tokenizer(LINES, settings).model
+    model = train_tokenizer(LINES, settings)
     return Tokenizers.from_models(model, model, nfkc_source=False)
 
 

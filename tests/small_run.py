@@ -13,7 +13,7 @@ from nmt.run.checkpoint import hash_tensors, read_checkpoint
 from nmt.run.directory import RunDirectory
 from nmt.train import session
 from nmt.train.loop import Trainer
-from nmt.train.progress import Progress
+from nmt.train.progress import Progress, ranking
 from nmt.train.validation import Validation
 from nmt.translate.confidence import Calibration
 
@@ -100,7 +100,8 @@ def check_equal(one: Config, other: Config) -> None:
     assert final_hash(one) == final_hash(other)
     model = read_checkpoint(RunDirectory(one.run).model_file)
     other_model = read_checkpoint(RunDirectory(other.run).model_file)
-    assert hash_tensors(model.tensors) == hash_tensors(other_model.tensors)
+    result = hash_tensors(model.tensors)
+    assert result == hash_tensors(other_model.tensors)
 
 
 def steps_of(config: Config, figure: str) -> list[int]:
@@ -109,11 +110,11 @@ def steps_of(config: Config, figure: str) -> list[int]:
     return [line["step"] for line in metrics if figure in line]
 
 
-def best_of(config: Config) -> tuple[int, float | None]:
+def best_of(config: Config) -> tuple[int, float]:
     """The step and the metric of the best model, read from the model file."""
     model_file = RunDirectory(config.run).model_file
-    progress = read_checkpoint(model_file, prefixes=()).progress
-    return progress["best_step"], progress["best"]
+    figures = read_checkpoint(model_file, prefixes=()).progress["best_figures"]
+    return figures["step"], ranking(figures, config.train.metric)[0]
 
 
 def script(monkeypatch: pytest.MonkeyPatch, *figures: tuple[float, float], signature: str = "signature") -> None:

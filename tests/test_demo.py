@@ -63,8 +63,10 @@ def test_make_demo_shows_the_translation_and_bleu_and_passes_settings_on(tmp_pat
     assert "I bought a book yesterday." in done.stdout.splitlines()
     # Settings go to nmt.
     tokenize, train, *_ = (tmp_path / "calls").read_text(encoding="utf-8").splitlines()
-    assert sorted(tokenize.split()) == ["configs/demo.yaml", "run=runs/other", "tokenize", "train.max_steps=20"]
-    assert sorted(train.split()) == ["configs/demo.yaml", "run=runs/other", "train", "train.max_steps=20"]
+    result = sorted(tokenize.split())
+    assert result == ["configs/demo.yaml", "run=runs/other", "tokenize", "train.max_steps=20"]
+    result = sorted(train.split())
+    assert result == ["configs/demo.yaml", "run=runs/other", "train", "train.max_steps=20"]
 
 
 @needs_make

@@ -18,7 +18,6 @@ from nmt.errors import DataError, InputError
 from nmt.evaluate import (
     Score,
     ScoreSettings,
-    bleu_tokenizer,
     choose_settings,
     paired_scores,
     perplexity,
@@ -52,7 +51,7 @@ def lower(lines: Sequence[str]) -> list[str]:
 
 def test_scores_of_several_references_in_lower_case_are_those_of_sacrebleu() -> None:
     references = [REFERENCES, OTHERS]
-    bleu, chrf, ter = score(HYPOTHESES, references, tokenize="char", lowercase=True, metrics=ALL)
+    bleu, chrf, ter = score(HYPOTHESES, references, ALL, ScoreSettings("char", lowercase=True))
     check(bleu, sacrebleu.corpus_bleu(HYPOTHESES, references, tokenize="char", lowercase=True))
     # corpus_chrf has no option to ignore case, so its input is lower-cased.
     check(chrf, sacrebleu.corpus_chrf(lower(HYPOTHESES), list(map(lower, references))))
@@ -110,7 +109,7 @@ LANGUAGES = {
 @pytest.mark.parametrize("tokenizer", LANGUAGES)
 def test_the_target_language_picks_the_tokenizer(tokenizer: str) -> None:
     for language in LANGUAGES[tokenizer].split():
-        assert bleu_tokenizer(language) == tokenizer
+        assert choose_settings(language, []).tokenize == tokenizer
 
 
 # Language, BLEU's tokenizer, what TER counts (none: it is left out), a reference.
@@ -152,20 +151,22 @@ def test_the_signature_says_how_a_script_was_scored(case: str) -> None:
     language, *_, reference = case.split(maxsplit=3)
     settings = choose_settings(language, [[reference]])
     hypotheses = [reference[:-3]]
-    for ours in score(hypotheses, [[reference]], ALL, tokenize=settings.tokenize, ter=settings.ter):
+    for ours in score(hypotheses, [[reference]], ALL, settings):
         metric = metric_of(ours.name, ours.signature)
         check(ours, metric.corpus_score(hypotheses, [[reference]]))
         assert ours.signature == str(metric.get_signature())
 
 
 def test_without_language_and_letters_words_are_counted() -> None:
-    assert bleu_tokenizer("") == "13a"
-    assert choose_settings("", [[""]]) == ScoreSettings("13a", "words")
+    assert choose_settings("", []).tokenize == "13a"
+    result = choose_settings("", [[""]])
+    assert result == ScoreSettings("13a", "words")
 
 
 def test_an_option_picks_the_tokenizer() -> None:
     thai = [["ฉันอยู่บ้าน"]]
-    assert choose_settings("th", thai, tokenize="13a") == ScoreSettings("13a", None)
+    result = choose_settings("th", thai, tokenize="13a")
+    assert result == ScoreSettings("13a", None)
     assert choose_settings("th", thai, tokenize="none") == ScoreSettings("none", "words"), "spaces separate words"
 
 
@@ -173,7 +174,8 @@ def test_an_option_picks_the_tokenizer() -> None:
 def test_unequal_numbers_of_lines_are_refused(reference: list[str]) -> None:
     with pytest.raises(DataError) as caught:
         score(HYPOTHESES, [REFERENCES, reference])
-    assert str(caught.value) == f"4 hypotheses but {len(reference)} lines in reference 2"
+    result = str(caught.value)
+    assert result == f"4 hypotheses but {len(reference)} lines in reference 2"
     assert "line N" in caught.value.hint
 
 
@@ -186,21 +188,22 @@ def test_empty_files_are_refused() -> None:
 
 def test_an_unknown_tokenizer_is_refused() -> None:
     with pytest.raises(InputError, match="14a") as caught:
-        score(HYPOTHESES, [REFERENCES], tokenize="14a")
+        score(HYPOTHESES, [REFERENCES], settings=ScoreSettings("14a"))
     assert "13a" in caught.value.hint
 
 
 @pytest.mark.skipif(importlib.util.find_spec("MeCab") is not None, reason="MeCab is installed")
 def test_tokenizer_without_its_library_is_refused() -> None:
     with pytest.raises(InputError, match=r"sacrebleu\[ja\]"):
-        score(HYPOTHESES, [REFERENCES], tokenize="ja-mecab")
+        score(HYPOTHESES, [REFERENCES], settings=ScoreSettings("ja-mecab"))
 
 
 def test_perplexity_by_hand() -> None:
     """Four pieces of probability 1/2, 1/2, 1/4, 1/8: (2·2·4·8)^(1/4) = 128^(1/4)."""
     half = -math.log(2)
     log_probs = [[half, half], [], [2 * half, 3 * half]]
-    assert perplexity(log_probs) == pytest.approx(128**0.25)
+    result = perplexity(log_probs)
+    assert result == pytest.approx(128**0.25)
     assert perplexity([]) == perplexity([[]]) == 1.0
     assert perplexity([[-math.inf]]) == math.inf
 
@@ -208,7 +211,7 @@ def test_perplexity_by_hand() -> None:
 @pytest.mark.parametrize("name", ALL)
 def test_paired_tests_are_those_of_sacrebleu(name: str) -> None:
     systems = [HYPOTHESES, OTHERS, REFERENCES[::-1]]
-    metric = sacrebleu_metrics([REFERENCES, OTHERS[::-1]], lowercase=True, tokenize="char")[name]
+    metric = sacrebleu_metrics([REFERENCES, OTHERS[::-1]], ScoreSettings("char", lowercase=True))[name]
     (paired,) = paired_scores(systems, {name: metric})
     named_systems: list[tuple[str, Sequence[str]]] = list(zip("abc", systems, strict=True))
     signatures, scores = PairedTest(named_systems, {name: metric}, None, test_type="bs")()

@@ -48,7 +48,8 @@ def test_a_file_is_replaced_when_the_block_ends(file: Path) -> None:
 def test_a_replaced_file_keeps_its_mode(file: Path) -> None:
     file.chmod(0o640)
     atomic_write(file, NEW)
-    assert stat.S_IMODE(file.stat().st_mode) == 0o640
+    result = stat.S_IMODE(file.stat().st_mode)
+    assert result == 0o640
 
 
 def test_a_link_is_kept_and_its_target_replaced(file: Path) -> None:
@@ -121,7 +122,8 @@ def test_sweeping_keeps_what_running_processes_write_and_other_files(file: Path)
     for name in names:
         file.with_name(name).write_bytes(b"half")
     files.sweep_temps(file.parent, "it")
-    assert file_bytes(file.parent).keys() == {"it", *names}
+    result = file_bytes(file.parent).keys()
+    assert result == {"it", *names}
 
 
 def test_sweeping_a_directory_removes_files_and_directories_of_all_names(tmp_path: Path) -> None:
@@ -148,7 +150,8 @@ def test_only_files_are_opened(tmp_path: Path, read: Callable[[Path], Any]) -> N
 
 
 def test_no_more_than_the_given_bytes_are_read(file: Path) -> None:
-    assert files.read_capped(file, len(OLD)) == OLD
+    result = files.read_capped(file, len(OLD))
+    assert result == OLD
     with pytest.raises(OSError, match="over 5 bytes"):
         files.read_capped(file, 5)
 
@@ -233,7 +236,8 @@ def test_a_cache_entry_is_made_once(cache: Path) -> None:
     path = cached("kind", [1, "a"], fill)
     assert path.parent == cache
     assert file_bytes(path) == {"it": NEW}
-    assert cached("kind", [1, "a"], lambda _: pytest.fail("made again")) == path
+    result = cached("kind", [1, "a"], lambda _: pytest.fail("made again"))
+    assert result == path
 
 
 def test_entries_of_other_kinds_and_origins_are_others(cache: Path) -> None:
@@ -247,7 +251,8 @@ def test_an_entry_that_fails_halfway_is_not_kept(cache: Path) -> None:
     with pytest.raises(ZeroDivisionError):
         cached("kind", 1, lambda _: 1 // 0)  # type: ignore[arg-type]
     assert [file.suffix for file in cache.iterdir()] == [".lock"]
-    assert file_bytes(cached("kind", 1, fill)) == {"it": NEW}
+    result = file_bytes(cached("kind", 1, fill))
+    assert result == {"it": NEW}
 
 
 def test_the_temporary_files_of_a_removed_entry_are_removed(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -299,7 +304,8 @@ def test_an_entry_that_is_being_made_is_not_removed(cache: Path) -> None:
         assert lock.stat().st_ino == before
         fill(place)
 
-    assert file_bytes(cached("kind", 1, make_slowly)) == {"it": NEW}
+    result = file_bytes(cached("kind", 1, make_slowly))
+    assert result == {"it": NEW}
 
 
 @pytest.fixture
@@ -313,7 +319,8 @@ def user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_the_cache_is_in_the_users_home(user: Path) -> None:
     assert cache_directory() == user / ".cache" / "nmt"
-    assert stat.S_IMODE(cache_directory().stat().st_mode) == 0o700
+    result = stat.S_IMODE(cache_directory().stat().st_mode)
+    assert result == 0o700
 
 
 @pytest.mark.usefixtures("user")

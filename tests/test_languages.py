@@ -72,4 +72,5 @@ de                    -
 @pytest.mark.parametrize("row", rows_of(FILES), ids=lambda row: row.split()[0])
 def test_the_language_of_a_file(row: str) -> None:
     name, code = row.split()
-    assert language_of_file(Path(name)) == code.removeprefix("-")
+    result = language_of_file(Path(name))
+    assert result == code.removeprefix("-")

@@ -36,7 +36,8 @@ def trap(tmp_path: Path) -> Path:
 def test_pythonpath_has_no_empty_entry(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", f"{os.pathsep}/opt/lib")
     package = str(Path(nmt.__file__).parents[1])
-    assert child_variables()["PYTHONPATH"].split(os.pathsep) == [package, "/opt/lib"]
+    result = child_variables()["PYTHONPATH"].split(os.pathsep)
+    assert result == [package, "/opt/lib"]
 
 
 def printed_by(program: str, env: dict[str, str] | None = None) -> str:
@@ -149,7 +150,8 @@ def test_sigterm_leaves_no_unfinished_output(five_run: FiveRun, tmp_path: Path) 
 @pytest.mark.parametrize("n", [0, 1, 19])
 def test_results_are_in_the_order_of_items(n: int) -> None:
     expected = list(range(n, 0, -1))
-    assert list(in_parallel(abs, range(-n, 0))) == expected
+    result = list(in_parallel(abs, range(-n, 0)))
+    assert result == expected
 
 
 def test_a_process_that_was_killed_is_an_error() -> None:

@@ -27,7 +27,8 @@ def recipe(request: pytest.FixtureRequest) -> Config:
 
 def test_no_two_recipes_share_a_run() -> None:
     runs = [load_config(path).run for path in RECIPES]
-    assert len(runs) == len(set(runs))
+    result = len(runs)
+    assert result == len(set(runs))
 
 
 def test_a_run_is_a_folder_in_runs(recipe: Config) -> None:

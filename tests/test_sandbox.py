@@ -27,7 +27,7 @@ def children(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> mock.Mock:
 
 
 def test_unknown_tokenizers_are_checked(children: mock.Mock, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    model = train_tokenizer(LINES, TokenizerSettings(vocab_size=300)).model
+    model = train_tokenizer(LINES, TokenizerSettings(vocab_size=300))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "of another"))  # where the model is unknown
     Tokenizer(model)
     Tokenizer(model)
@@ -35,13 +35,13 @@ def test_unknown_tokenizers_are_checked(children: mock.Mock, monkeypatch: pytest
 
 
 def test_a_tokenizer_that_nmt_has_trained_needs_no_check(children: mock.Mock) -> None:
-    model = train_tokenizer(LINES, TokenizerSettings(vocab_size=300)).model
+    model = train_tokenizer(LINES, TokenizerSettings(vocab_size=300))
     Tokenizer(model)
     assert not children.called
 
 
 def test_an_unsafe_cache_is_not_trusted(children: mock.Mock, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    model = train_tokenizer(LINES, TokenizerSettings(vocab_size=300)).model
+    model = train_tokenizer(LINES, TokenizerSettings(vocab_size=300))
     (tmp_path / "cache" / "nmt").chmod(0o777)  # others could mark a file as checked there
     Tokenizer(model)
     Tokenizer(model)

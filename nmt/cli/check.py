@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from nmt.cli import options, streams
+from nmt.cli.streams import log
 from nmt.errors import InputError
 
 if TYPE_CHECKING:
@@ -68,12 +69,13 @@ def write_copies(report: "CheckReport", corpora: "list[CorpusFiles]", directory:
     from nmt.corpus import repair
 
     for mended in repair.fix(report, corpora, directory):
-        counts = f"{mended.n_pairs:,} pairs, {mended.n_changed:,} of them changed; {mended.n_dropped:,} dropped"
+        n_changed = mended.counts["changed"] + mended.counts["exchanged"]
+        counts = f"{mended.n_pairs:,} pairs, {n_changed:,} of them changed; {mended.counts['dropped']:,} dropped"
         if mended.n_realigned:
             counts += f"; {mended.n_realigned:,} are of lines with different numbers, so check the copies, too"
-        streams.log.info("%s: %s -> %s and %s", mended.files.name, counts, *mended.paths)
+        log.info("%s: %s -> %s and %s", mended.files.name, counts, *mended.paths)
     changes = directory / repair.CHANGES
-    streams.log.info("%s names all changed and dropped lines; the originals are as they were", changes)
+    log.info("%s names all changed and dropped lines; the originals are as they were", changes)
 
 
 def corpora_of_config(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from nmt.cli import streams
+from nmt.cli.streams import log
 from nmt.errors import InputError
 
 if TYPE_CHECKING:
@@ -44,9 +45,9 @@ def download(
     for name, files in wanted.items():
         corpus = CORPORA[name]
         path = downloads_directory() / name
-        streams.log.info("%s: license: %s; see %s", name, corpus.license, path / "LICENSE.txt")
+        log.info("%s: license: %s; see %s", name, corpus.license, path / "LICENSE.txt")
         written = download(corpus, path, files, mirror=mirror, quiet=streams.is_quiet())
-        streams.log.info("written to %s" if written else "%s is complete", path)
+        log.info("written to %s" if written else "%s is complete", path)
 
 
 def languages_of_corpus(corpus: "Corpus", lang_pair: str | None) -> Sequence[str]:

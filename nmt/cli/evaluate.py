@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from nmt.cli import options, streams
+from nmt.cli.streams import log
 from nmt.cli.testset import TestSet, read_test_set, search_for_scores, translate_all, warn_if_tokenized
 from nmt.errors import InputError, NmtError
-from nmt.files import hash_file, sha256
+from nmt.files import hash_file
 from nmt.text.lines import iter_lines
 
 if TYPE_CHECKING:
@@ -90,8 +91,8 @@ def evaluate(
         # 3. Score the translations.
         settings = choose_settings(language, test_set.references, tokenize=tokenize, lowercase=lowercase)
         if settings.left_out:
-            streams.log.info("%s%s", f"{direction}: " if direction else "", settings.left_out)
-        scores = score(hypotheses, test_set.references, METRICS, **asdict(settings), n_bootstrap=bootstrap)
+            log.info("%s%s", f"{direction}: " if direction else "", settings.left_out)
+        scores = score(hypotheses, test_set.references, METRICS, settings, n_bootstrap=bootstrap)
         figures = {"n_lines": len(hypotheses), **figures, "scores": [asdict(metric) for metric in scores]}
         # 4. Save the scores of a single model in its run.
         if translator is not None and translator.run is not None and len(paths) == 1:
@@ -149,21 +150,10 @@ def print_scores(title: str, scores: "Sequence[Score]", figures: Figures) -> Non
 
 def keep_scores(run: "RunDirectory", model_hash: str, test_set: TestSet, figures: Figures) -> None:
     """Append scores to a run's scores.jsonl, for `nmt info`. If this fails, do nothing."""
-    # Hashes identify the lines that were scored, because the files may change later.
-    line: Figures = {
-        "source": test_set.source_name,
-        "references": test_set.reference_names,
-        "source_sha256": hash_lines(test_set.sources),
-        "references_sha256": list(map(hash_lines, test_set.references)),
-    }
-    search = {"beam": figures["beam"], "engine": figures["engine"]}
-    line |= {"time": round(time.time(), 3), "model_sha256": model_hash, "search": search}
-    line |= {key: figures[key] for key in ("n_lines", "perplexity", "scores")}
+    files = {"source": test_set.source_name, "references": test_set.reference_names}
+    line: Figures = {"time": round(time.time(), 3), "model_sha256": model_hash, **files}
+    line |= {key: figures[key] for key in ("n_lines", "beam", "engine", "perplexity", "scores")}
     try:
         run.append_scores(line)
     except (NmtError, OSError) as error:
-        streams.log.debug("%s; the scores are not kept in the run", error)
-
-
-def hash_lines(lines: list[str]) -> str:
-    return sha256("\n".join(lines).encode())
+        log.debug("%s; the scores are not kept in the run", error)

@@ -6,7 +6,8 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from nmt.cli import options, streams
+from nmt.cli import options
+from nmt.cli.streams import log
 from nmt.errors import InputError
 
 EXPORTS = {  # format -> name of the function that writes it, so that torch is imported late
@@ -56,4 +57,4 @@ def export(
         chosen["shortlist"] = vocabulary_map(translator)
     # 3. Write the export.
     resolve_name(EXPORTS[to])(translator, output, **chosen)
-    streams.log.info("written to %s", output)
+    log.info("written to %s", output)

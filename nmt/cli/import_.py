@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from nmt.cli import streams
+from nmt.cli.streams import log
 from nmt.processes import prepare_torch
 
 
@@ -34,4 +34,4 @@ def import_(
     name = model if revision is None else f"{model}@{revision}"
     languages = {"source_lang": source_lang, "target_lang": target_lang}
     import_marian(directory, output, name=name, target_tag=target_tag, **languages)
-    streams.log.info("written to %s; next: nmt translate -m %s", output, output)
+    log.info("written to %s; next: nmt translate -m %s", output, output)

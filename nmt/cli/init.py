@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from nmt.cli import options, streams
+from nmt.cli.streams import log
 from nmt.errors import InputError
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ def init(
         # 2. Split the text.
         unfinished.callback(shutil.rmtree, data, ignore_errors=True)
         facts = split_corpus([source], [target], data, languages)
-        streams.log.info(SPLIT.format(data=data, facts=facts))
+        log.info(SPLIT.format(data=data, facts=facts))
 
         # 3. Choose the sizes.
         prepare_torch()
@@ -73,7 +74,7 @@ def init(
             settings = yaml.safe_load(text_of(plan))
             return measured(check_config(settings, {}, str(output)), device)
 
-        plan = planning.fit_machine(planning.size_of(facts), minutes, measure)
+        plan = planning.fit_machine(planning.size_of(facts, languages), minutes, measure)
 
         # 4. Write the config.
         cost = f"{plan.expected_minutes:,.0f} minutes and {plan.memory / 1e9:.1f} GB of memory"
@@ -85,7 +86,7 @@ def init(
         )
         atomic_write(output, header + text_of(plan))
         unfinished.pop_all()
-    streams.log.info("written to %s: expected to take %s; next: nmt train %s", output, cost, output)
+    log.info("written to %s: expected to take %s; next: nmt train %s", output, cost, output)
 
 
 def check_arguments(output: Path, data: Path, run: Path, minutes: float | None) -> None:
@@ -127,12 +128,12 @@ def measured(config: "Config", device: str) -> tuple[float, int]:
     from nmt.train.session import prepare
 
     # Hide the log of the training, in which the messages of `nmt init` would be lost.
-    level = streams.log.level
-    streams.log.setLevel(logging.WARNING)
+    level = log.level
+    log.setLevel(logging.WARNING)
     try:
         measurement = measure(prepare(config, device=device, fresh=True))
     finally:
-        streams.log.setLevel(level)
+        log.setLevel(level)
     message = "width %d, %d layers: %.0f s an epoch"
-    streams.log.info(message, config.model.d_model, config.model.n_encoder_layers, measurement.epoch_s)
+    log.info(message, config.model.d_model, config.model.n_encoder_layers, measurement.epoch_s)
     return measurement.epoch_s, measurement.memory

@@ -116,7 +116,8 @@ def model_paths(named: Path | list[Path] | None, *, always_log: bool = False) ->
     paths = [named] if isinstance(named, Path) else named or [newest_run()]
     # 2. Log the paths.
     if always_log or not named:
-        log.info("%s: %s", "model" if len(paths) == 1 else "ensemble", " and ".join(map(str, paths)))
+        kind = "model" if len(paths) == 1 else "ensemble"
+        log.info("%s: %s", kind, " and ".join(map(str, paths)))
     return paths
 
 

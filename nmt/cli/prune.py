@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from nmt.cli import streams
+from nmt.cli.streams import log
 from nmt.processes import prepare_torch
 
 
@@ -24,6 +24,6 @@ def prune(
     for run in runs:
         pruned = upkeep.prune(run)
         for file in pruned.files:
-            streams.log.debug("deleted %s", file)
+            log.debug("deleted %s", file)
         message = "%s: deleted %d checkpoint(s), %.1f MB; the model and step %d stay"
-        streams.log.info(message, run, len(pruned.files), pruned.n_bytes / 1e6, pruned.kept)
+        log.info(message, run, len(pruned.files), pruned.n_bytes / 1e6, pruned.kept)

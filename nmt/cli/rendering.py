@@ -7,40 +7,36 @@ from typing import TYPE_CHECKING, Any
 from pydantic_core import to_jsonable_python
 
 if TYPE_CHECKING:
-    from nmt.cli.translate import LineOptions
     from nmt.translate.translator import Translator
     from nmt.translate.units import TextHypothesis, Translation
 
 
-def renderer(translator: "Translator", line_options: "LineOptions") -> "Callable[[Translation], str]":
-    """Return a function that formats a translation as a line. With --min-confidence, it also logs doubtful lines."""
+def renderer(
+    translator: "Translator", json_lines: bool, min_confidence: float | None
+) -> "Callable[[Translation], str]":
+    """Return a function that formats a translation as a line. With `min_confidence`, it also logs doubtful lines."""
 
     def render(translation: "Translation") -> str:
-        # 1. Collect the reasons why the line is doubtful.
-        reasons = None
-        if line_options.min_confidence is not None:
-            from nmt.translate.confidence import doubts
+        if min_confidence is not None:
+            from nmt.translate.confidence import find_doubts
 
-            reasons = doubts(translator, translation, line_options.min_confidence)
-        # 2. Format the line.
-        if line_options.json:
-            return as_json(translation, translator, reasons)
+            find_doubts(translator, translation, min_confidence)
+        if json_lines:
+            return as_json(translation, translator)
         return translation.text
 
     return render
 
 
-def as_json(
-    translation: "Translation", translator: "Translator | None" = None, reasons: list[str] | None = None
-) -> str:
+def as_json(translation: "Translation", translator: "Translator | None" = None) -> str:
     """Format a translation as JSON, with the scores and pieces of all hypotheses.
 
-    With `translator`, the JSON also has words and confidences. `reasons` are the reasons to doubt the translation.
+    With `translator`, the JSON also has words and confidences.
     """
     hypotheses = [hypothesis_tree(hypothesis, translator) for hypothesis in translation.hypotheses]
     tree: dict[str, Any] = {"source": translation.source, "hypotheses": hypotheses}
-    if reasons is not None:
-        tree |= {"doubtful": bool(reasons), "reasons": reasons}
+    if translation.doubts is not None:
+        tree |= {"doubtful": bool(translation.doubts), "reasons": translation.doubts}
     # JSON has no -inf, so a log-probability of -inf is written as null.
     return json.dumps(to_jsonable_python(tree, inf_nan_mode="null"), ensure_ascii=False)
 

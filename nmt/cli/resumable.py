@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from nmt.cli import streams
+from nmt.cli.streams import log
 from nmt.errors import InputError, OutputError, os_errors_as
 from nmt.files import atomic_writer, hash_file, is_special, locked, sha256
 from nmt.text.lines import iter_lines
@@ -52,10 +53,14 @@ def rewrite(
         render: a function that formats a translation as an output line.
     """
     from nmt.decode.engines.ctranslate2_engine import contents
-    from nmt.translate.loading import is_export, model_file
+    from nmt.run.directory import model_file
+    from nmt.translate.loading import is_export
 
     # 1. Hash everything that the output depends on.
-    hashes = [sha256(contents(path)) if is_export(path) else hash_file(model_file(path)) for path in models]
+    hashes = []
+    for path in models:
+        digest = sha256(contents(path)) if is_export(path) else hash_file(model_file(path))
+        hashes.append(digest)
     origin = [hash_file(source), *hashes, arguments["options"].model_dump(), settings]
     header = f"{sha256(json.dumps(origin).encode())}\n".encode()
     # 2. Translate the lines that are not in the part file yet.
@@ -103,7 +108,7 @@ def resumed_output(path: Path, header: bytes, window: int) -> Iterator[tuple[Bin
         file.truncate(len(header) + n_bytes)
         file.seek(0, os.SEEK_END)
         if n_lines:
-            streams.log.info("%s: resuming after %d lines", part, n_lines)
+            log.info("%s: resuming after %d lines", part, n_lines)
         yield file, n_lines
         # 4. Copy the lines without the header to the output.
         file.seek(len(header))

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from nmt.cli import options, streams
+from nmt.cli import options
+from nmt.cli.streams import log
 from nmt.errors import InputError, os_errors_as
 from nmt.files import read_capped
 
@@ -51,6 +52,9 @@ def serve(
     api_keys: Annotated[
         Path | None, typer.Option(help="File of API keys, one a line; clients need one of them, also for /metrics.")
     ] = None,
+    max_chars: Annotated[int, typer.Option(min=1, help="Characters of a request.")] = 5000,
+    max_texts: Annotated[int, typer.Option(min=1, help="Texts of a request; each line is one.")] = 64,
+    max_upload: Annotated[int, typer.Option(min=1, help="Megabytes of a document; a twentieth may be text.")] = 10,
     glossary: options.GlossaryFile = None,
     precision: options.PrecisionName = None,
     engine: options.Engine = None,
@@ -85,7 +89,8 @@ def serve(
         return load_model(path, load_directions)
 
     ignore_hangups()
-    api = Api(list(map(load_one, paths)), Limits(), keys)
+    limits = Limits(n_characters=max_chars, n_lines=max_texts, n_file_bytes=1_000_000 * max_upload)
+    api = Api(list(map(load_one, paths)), limits, keys)
     gc.freeze()  # the garbage collector then skips the many objects of torch, which saves time
     # 3. Answer requests.
     reloader = Reloader(api, paths, load_one, partial(read_keys, api_keys) if api_keys else None)
@@ -105,7 +110,7 @@ def run_server(app: "Guard", host: str, port: int, reloader: "Reloader") -> None
 
         def start() -> None:
             reload_on_hangup(asyncio.get_running_loop(), server, reloader)
-            streams.log.info("serving on %s", url)
+            log.info("serving on %s", url)
 
         server = new_server(app, on_start=start)
         server.run(sockets=[listening])
@@ -159,7 +164,8 @@ def read_keys(path: Path) -> list[str]:
         n_before = content.count(b"\n", 0, error.start)
         raise InputError(f"{path} is not UTF-8 in line {n_before + 1}", hint="save it as UTF-8") from error
     # 2. Drop comments and blank lines.
-    keys = list(filter(None, (COMMENT.sub("", line).strip() for line in text.split("\n"))))
+    lines = [COMMENT.sub("", line).strip() for line in text.split("\n")]
+    keys = [line for line in lines if line]
     if not keys:
         raise InputError(f"{path} has no keys", hint="write one key per line, or leave out --api-keys")
     return keys

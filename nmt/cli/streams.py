@@ -147,11 +147,11 @@ def bar_length(path: Path | None, output: Path | None) -> int | None:
     if to_terminal or not sys.stderr.isatty():
         return None
     if path is None or path == DASH:
-        return n_lines_left(sys.stdin.buffer) if is_file_on_stdin() else None
+        return n_lines_left(sys.stdin.buffer, "stdin") if is_file_on_stdin() else None
     return count_lines(path) if path.is_file() else None
 
 
 def count_lines(path: Path) -> int:
     """Return the number of lines that `iter_lines` yields for a file. The file may be gzipped."""
     with open_bytes(path) as stream, reading(str(path)):
-        return n_lines_left(stream)
+        return n_lines_left(stream, str(path))

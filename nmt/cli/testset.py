@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from nmt.cli import options, streams
+from nmt.cli.streams import log
 from nmt.errors import InputError
 
 if TYPE_CHECKING:
@@ -93,4 +94,4 @@ def warn_if_tokenized(hypotheses: Sequence[str], tokenize: str | None = None) ->
 
     warning = tokenized_warning(hypotheses, "translations", tokenize or DEFAULT_TOKENIZER)
     if warning:
-        streams.log.warning("%s", warning)
+        log.warning("%s", warning)

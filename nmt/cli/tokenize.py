@@ -4,7 +4,8 @@ from typing import Annotated
 
 import typer
 
-from nmt.cli import options, streams
+from nmt.cli import options
+from nmt.cli.streams import log
 
 
 def tokenize(
@@ -24,8 +25,8 @@ def tokenize(
     # Fewer pieces per word mean shorter sequences.
     message = "%s: %d pieces in the vocabulary; on dev %.2f pieces per word"
     for side, per_word in figures.items():
-        streams.log.info(message, side, len(getattr(tokenizers, side)), per_word)
-    streams.log.info("written to %s", run.path)
+        log.info(message, side, len(getattr(tokenizers, side)), per_word)
+    log.info("written to %s", run.path)
     for text in show or []:
         tokens = tokenizers.source.encode(text)
         print(*tokenizers.source.pieces(tokens))

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from nmt.cli import options, streams
+from nmt.cli.streams import log
 from nmt.distributed import launched
 from nmt.errors import NmtError, OutputError
 from nmt.files import append_whole, atomic_write
@@ -67,7 +68,7 @@ def write_report(run: Path) -> None:
     try:
         atomic_write(RunDirectory(run).report_file, as_page([read_report(run)]))
     except (NmtError, OSError) as error:
-        streams.log.warning("no report: %s; training goes on", error)
+        log.warning("no report: %s; training goes on", error)
 
 
 class RunLog(logging.Handler):
@@ -100,8 +101,8 @@ class RunLog(logging.Handler):
         try:
             append_whole(self.file, lines.encode())
         except OutputError as error:
-            streams.log.removeHandler(self)
-            streams.log.warning("%s; training goes on without this log", error)
+            log.removeHandler(self)
+            log.warning("%s; training goes on without this log", error)
 
 
 @contextlib.contextmanager
@@ -111,7 +112,7 @@ def kept_log(file: Path) -> Iterator[Callable[[], None]]:
     If an NmtError ends the block, its message is copied, too.
     """
     handler = RunLog(file)
-    streams.log.addHandler(handler)
+    log.addHandler(handler)
     try:
         yield handler.open
     except NmtError as error:
@@ -119,4 +120,4 @@ def kept_log(file: Path) -> Iterator[Callable[[], None]]:
             handler.emit(logging.makeLogRecord({"levelname": "ERROR", "msg": f"{type(error).__name__}: {line}"}))
         raise
     finally:
-        streams.log.removeHandler(handler)
+        log.removeHandler(handler)

@@ -31,12 +31,7 @@ class LineOptions:
     prefix: str = ""
     n_best: int = 1
     json: bool = False
-    min_confidence: float | None = None
     stream: bool = False
-
-    @property
-    def needs_scores(self) -> bool:
-        return self.json or self.min_confidence is not None
 
 
 def check_arguments(
@@ -48,11 +43,11 @@ def check_arguments(
     # 1. The options of lines.
     if line_options.n_best > 1 and not line_options.json:
         raise InputError("several hypotheses do not fit on one line", hint="add --json")
-    if markup != "text" and (line_options.needs_scores or line_options.prefix):
-        message = f"--format {markup} goes with none of --json, --min-confidence and --prefix"
+    if markup != "text" and (line_options.json or line_options.prefix):
+        message = f"--format {markup} goes with neither --json nor --prefix"
         raise InputError(message, hint="leave them out")
     if is_document and line_options != LineOptions():
-        message = f"--format, --prefix, --n-best, --json, --min-confidence and --stream do not apply to a {source.kind}"
+        message = f"--format, --prefix, --n-best, --json and --stream do not apply to a {source.kind}"
         raise InputError(message, hint="leave them out; to translate the lines of a file: -i FILE")
     # 2. The output.
     if is_document and output in (None, streams.DASH):
@@ -115,7 +110,7 @@ def translate(
     seed: options.Seed = 1,
     json_lines: Annotated[bool, typer.Option("--json", help="JSON lines: hypotheses, scores, words, pieces.")] = False,
     min_confidence: Annotated[
-        float | None, typer.Option(min=0, max=1, help="Warn of lines below it, and of repeated phrases.")
+        float | None, typer.Option(min=0, max=1, help="Warn of sentences below it, and mark them in documents.")
     ] = None,
     stream: Annotated[bool, typer.Option("--stream", help="Answer each line at once, as on a terminal.")] = False,
     whole_lines: options.WholeLines = None,
@@ -128,8 +123,9 @@ def translate(
 
     nmt translate < in > out writes one line per input line, in order; a blank line stays blank. nmt translate "one
     sentence" translates the argument. nmt translate report.docx -o report.en.docx translates a document: .docx, .pptx,
-    .md, .html, .txt, subtitles (.srt, .vtt), or a table of strings (.csv, .tsv, .json, .arb, .xcstrings, .po, .xliff,
-    .tmx, .strings, .stringsdict, .properties, .ftl, .ts, .resx, Android's .xml); of a folder, those in it and below.
+    .xlsx, .odt, .odp, .ods, .epub, .md, .html, .txt, subtitles (.srt, .vtt), or a table of strings (.csv, .tsv, .json,
+    .arb, .xcstrings, .po, .xliff, .tmx, .strings, .stringsdict, .properties, .ftl, .ts, .resx, Android's .xml); of a
+    folder, those in it and below.
     On a terminal, nmt translate shows a prompt.
     """
     # 1. Check the arguments.
@@ -139,7 +135,6 @@ def translate(
         prefix=prefix,
         n_best=n_best,
         json=json_lines,
-        min_confidence=min_confidence,
         stream=stream,
     )
     has_columns = bool(column or into)
@@ -151,10 +146,19 @@ def translate(
     if sample and beam is None:
         beam = n_best
     search = options.search_options(
-        beam=beam, alpha=alpha, sample=sample, temperature=temperature, top_k=top_k, top_p=top_p, seed=seed
+        beam=beam,
+        alpha=alpha,
+        sample=sample,
+        temperature=temperature,
+        top_k=top_k,
+        top_p=top_p,
+        seed=seed,
+        n_best=n_best,
+        whole_lines=whole_lines,
+        protect=protect,
+        protect_placeholders=protect_placeholders,
+        scores=json_lines or min_confidence is not None,
     )
-    search |= options.search_options(whole_lines=whole_lines, protect=protect, n_best=n_best)
-    search |= {"protect_placeholders": protect_placeholders, "scores": line_options.needs_scores}
     if max_length is not None:
         search |= {"max_length_a": 0.0, "max_length_b": max_length}
 
@@ -170,6 +174,7 @@ def translate(
         from nmt.translate.documents import translate_path
 
         arguments |= {"watch": streams.with_bar, "column": column, "into": into, "bilingual": bilingual}
+        arguments["min_confidence"] = min_confidence
         translate_path(translator, source.path, output, resume=resume, **arguments)
         return
 
@@ -179,10 +184,11 @@ def translate(
     if stream:
         arguments["window"] = 1
     writer = translator if markup == "text" else of_markup(translator, markup)
-    render = renderer(translator, line_options)
+    render = renderer(translator, json_lines, min_confidence)
     if resume and source.path is not None and output is not None:
         # The output also depends on these settings.
         settings = {"precision": precision, "engine": engine, "languages": languages, **asdict(line_options)}
+        settings["min_confidence"] = min_confidence
         rewrite(source.path, output, paths, writer, arguments, settings, render)
     else:
         write_lines(writer, source, output, arguments, render)

@@ -96,19 +96,16 @@ def leaves(tree: Mapping[str, Any], prefix: str, root: Path) -> Iterator[tuple[s
     """Yield the key and the value of each setting in a section. `root` is the directory of the corpora."""
     for name, value in tree.items():
         key = prefix + name
+        if isinstance(value, tuple) and any(isinstance(item, Mapping) for item in value):
+            # The value is a list of corpora. The key of each corpus is its number.
+            value = {str(number): corpus for number, corpus in enumerate(value)}
         if isinstance(value, Mapping):
             # The value is a section. A corpus may have its own root.
             own_root = value.get("root")
             yield from leaves(value, f"{key}.", data_root(own_root) if own_root else root)
-        elif isinstance(value, tuple) and any(isinstance(item, Mapping) for item in value):
-            # The value is a list of corpora. The key of each corpus is its number.
-            corpora = {str(number): corpus for number, corpus in enumerate(value)}
-            yield from leaves(corpora, f"{key}.", root)
         elif isinstance(value, tuple):
             # The value is a list of paths or of words.
-            items = value
-            if prefix.startswith("data."):
-                items = tuple(str(root / path) for path in value)
+            items = [str(root / path) for path in value] if prefix.startswith("data.") else value
             yield key, " ".join(items) or "-"
         else:
             yield key, plain(value)

@@ -46,19 +46,19 @@ def represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
     return dumper.represent_scalar(f"{TAG}str", text, style)
 
 
-# The core schema: for each type, the pattern of its scalars and their possible first characters.
+# The core schema: for each type, the pattern of its scalars.
 TAG = "tag:yaml.org,2002:"
-SCALARS: dict[str, tuple[str, list[str]]] = {
-    "null": (r"~|null|Null|NULL|", ["~", "n", "N", ""]),
-    "bool": (r"true|True|TRUE|false|False|FALSE", list("tTfF")),
-    "int": (r"[-+]?[0-9]+", list("-+0123456789")),
-    "float": (r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?", list("-+.0123456789")),
+SCALARS = {
+    "null": r"~|null|Null|NULL|",
+    "bool": r"true|True|TRUE|false|False|FALSE",
+    "int": r"[-+]?[0-9]+",
+    "float": r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?",
 }
 CoreLoader.yaml_implicit_resolvers = {}  # remove the resolvers of YAML 1.1
-for name, (pattern, first_characters) in SCALARS.items():
+for name, pattern in SCALARS.items():
     whole = re.compile(f"^(?:{pattern})$")
-    CoreLoader.add_implicit_resolver(TAG + name, whole, first_characters)
-    CoreDumper.add_implicit_resolver(TAG + name, whole, first_characters)
+    for schema in (CoreLoader, CoreDumper):
+        schema.add_implicit_resolver(TAG + name, whole, None)  # None: whatever its first character is
 # PyYAML's own constructors would also read 1_000 and 1:30 as numbers.
 CoreLoader.add_constructor(f"{TAG}float", lambda _, node: float(node.value))
 CoreLoader.add_constructor(f"{TAG}int", lambda _, node: int(node.value))

@@ -23,7 +23,7 @@ import numpy as np
 import regex
 from numpy.typing import NDArray
 
-from nmt.corpus.lengths import Lengths
+from nmt.corpus.lengths import Lengths, learn_lengths
 from nmt.text.spans import Span
 from nmt.text.words import COMPARED_WORD
 
@@ -80,7 +80,8 @@ def hash_words(texts: Sequence[str]) -> Words:
     words = np.zeros((len(texts), MAX_WORDS), np.uint32)
     for row, text in zip(words, texts, strict=True):
         pattern = ASCII_WORD if text.isascii() else ALIGNED_WORD
-        hashes = [hash_word(word) for word in pattern.findall(text)[:MAX_WORDS]]
+        words_of_text = pattern.findall(text)[:MAX_WORDS]
+        hashes = [hash_word(word) for word in words_of_text]
         row[: len(hashes)] = hashes
     return words
 
@@ -154,9 +155,11 @@ def learn_lexicon(source: Words, target: Words) -> Lexicon:
     for start in range(0, n, BATCH):
         batch = slice(start, start + BATCH)
         keys = pair_keys(source[batch, :, None], target[batch, None, :])
-        together.append(distinct_in_rows(keys.reshape(len(keys), -1)))
+        keys_of_pairs = keys.reshape(len(keys), -1)
+        together.append(distinct_in_rows(keys_of_pairs))
     keys, counts = np.unique(np.concatenate(together), return_counts=True)
-    keys, counts = keys[counts >= MIN_TOGETHER], counts[counts >= MIN_TOGETHER]
+    is_frequent = counts >= MIN_TOGETHER
+    keys, counts = keys[is_frequent], counts[is_frequent]
     # 2. Keep the pairs of words that occur together more often than by chance.
     n_sources = source_counts[np.searchsorted(source_words, keys >> 32)]
     n_targets = target_counts[np.searchsorted(target_words, keys.astype(np.uint32))]
@@ -164,7 +167,8 @@ def learn_lexicon(source: Words, target: Words) -> Lexicon:
     links = np.log(counts / expected)  # nats: pointwise mutual information
     surprise = counts * links - (counts - expected)  # nats: the log-likelihood ratio of two Poisson rates
     is_linked = (links > MIN_LINK) & (surprise > MIN_SURPRISE)
-    keys, links = keys[is_linked], np.minimum(links[is_linked], MAX_LINK)
+    keys = keys[is_linked]
+    links = np.minimum(links[is_linked], MAX_LINK)
     # 3. A frequent word, such as "war", may have another meaning in the other language. If no link to itself was
     # learned, the strength of this link is 0 instead of `SAME_WORD`.
     frequent = source_words[source_counts > max(3, FREQUENT * n)]
@@ -197,17 +201,31 @@ def agreement(source: Words, target: Words, lexicon: Lexicon) -> Strengths:
     return result
 
 
-def features(source: HashedLines, target: HashedLines, lexicon: Lexicon, lengths: Lengths) -> Feature:
-    """Return the two features of each pair, of shape (2, n). See `Feature`."""
-    length_ratio = lengths.z(source.sizes, target.sizes)
-    return np.stack([agreement(source.words, target.words, lexicon), length_ratio])
+@dataclass(frozen=True, eq=False)
+class FeatureExtractor:
+    """What was learned from some pairs, to compute the features of any pairs."""
+
+    lexicon: Lexicon
+    lengths: Lengths
+
+    def __call__(self, source: HashedLines, target: HashedLines) -> Feature:
+        """Return the two features of each pair, of shape (2, n). See `Feature`."""
+        length_ratio = self.lengths.z(source.sizes, target.sizes)
+        return np.stack([agreement(source.words, target.words, self.lexicon), length_ratio])
+
+
+def learn_features(source: HashedLines, target: HashedLines) -> FeatureExtractor:
+    """Learn a lexicon and the usual lengths from pairs."""
+    lexicon = learn_lexicon(source.words, target.words)
+    return FeatureExtractor(lexicon, learn_lengths(source.sizes, target.sizes))
 
 
 def agreement_of_batch(source: Words, target: Words, lexicon: Lexicon) -> NDArray[np.float64]:
     n_source = np.count_nonzero(source, 1)
     n_target = np.count_nonzero(target, 1)
     # Leave out the last columns, in which no line has a word.
-    width, height = max(n_source.max(), 1), max(n_target.max(), 1)
+    width = max(n_source.max(), 1)
+    height = max(n_target.max(), 1)
     links = lexicon.strength(source[:, :width], target[:, :height])
     sums = links.max(1).sum(1)  # shape (n,)
     has_words = (n_source > 0) & (n_target > 0)

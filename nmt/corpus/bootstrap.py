@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from nmt.corpus import alignment
 from nmt.corpus.alignment import Evidence, HashedLines
-from nmt.corpus.lengths import learn_lengths
 from nmt.corpus.pairing import LineComparison, Run, offsets_of, read_windows
 from nmt.corpus.reading import Survey
 
@@ -80,12 +79,9 @@ def likeliest_offset(source_sizes: NDArray[np.int64], target_sizes: NDArray[np.i
 
 def learn_comparison(source: HashedLines, target: HashedLines) -> LineComparison:
     """Learn a comparison from the lines of n pairs."""
-    lexicon = alignment.learn_lexicon(source.words, target.words)
-    lengths = learn_lengths(source.sizes, target.sizes)
+    features = alignment.learn_features(source, target)
     # A source line and a target line far away are a pair of unrelated lines.
     n_pairs = len(source)
     unrelated = target[np.roll(np.arange(n_pairs), int(alignment.FAR * n_pairs))]
-    paired_features = alignment.features(source, target, lexicon, lengths)
-    unrelated_features = alignment.features(source, unrelated, lexicon, lengths)
-    evidence = alignment.weigh(paired_features, unrelated_features)
-    return LineComparison(lexicon, lengths, evidence)
+    evidence = alignment.weigh(features(source, target), features(source, unrelated))
+    return LineComparison(features, evidence)

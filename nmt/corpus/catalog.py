@@ -72,11 +72,7 @@ def command(corpus: Corpus, languages: Sequence[str]) -> str:
 def pinned(corpus: str) -> dict[str, str]:
     """Return the expected SHA-256 of each pinned text, by file name without .gz."""
     digests = {}
-    for line in pins_file(f"{corpus}.sha256").splitlines():
+    for line in package_text(f"pins/{corpus}.sha256").splitlines():
         digest, name = line.split()
         digests[name] = digest
     return digests
-
-
-def pins_file(name: str) -> str:
-    return package_text(f"pins/{name}")

@@ -20,7 +20,7 @@ from nmt.corpus.findings import FindingDraft
 from nmt.corpus.kinds import KINDS, SEVERITIES, Example, Finding
 from nmt.corpus.language import label_of
 from nmt.corpus.pairing import LineComparison, Run
-from nmt.corpus.reading import CorpusFiles, Survey, decode, lines_at, survey, texts_at
+from nmt.corpus.reading import CorpusFiles, Survey, decode, lines_at, survey
 
 N_EXAMPLES = 5  # maximum number of examples of a finding
 # If more than this share of training lines is in unrelated blocks, the lexicon was learned from too many wrong pairs.
@@ -100,8 +100,10 @@ def learn_from(train: Survey, declared: tuple[str, str], quiet: bool) -> Learned
     if evidence is None or evidence.contrast < CLEARLY_MORE * contrast:
         return learned
     # Learn again, from the pairs that were found.
-    source = texts_at(train.files.source, source_lines.tolist())
-    target = texts_at(train.files.target, target_lines.tolist())
+    source_raw = lines_at(train.files.source, (source_lines + 1).tolist())
+    target_raw = lines_at(train.files.target, (target_lines + 1).tolist())
+    source = [decode(raw) for raw in source_raw.values()]
+    target = [decode(raw) for raw in target_raw.values()]
     usual = learn_usual(source, target, declared)
     return Learned(usual, gather(train, usual, quiet), evidence)
 
@@ -114,7 +116,7 @@ def runs_in(gathered: Gathered, learned: Learned) -> list[Run]:
     surveyed = gathered.survey
     if learned.evidence is not None:
         is_unrelated = findings.in_unrelated_blocks(gathered, learned.evidence)
-        comparison = LineComparison(learned.usual.lexicon, learned.usual.lengths, learned.evidence)
+        comparison = LineComparison(learned.usual.features, learned.evidence)
         return pairing.find_runs(surveyed, is_unrelated, comparison)
     if surveyed.n_source != surveyed.n_target or findings.is_unrelated(gathered):
         return []

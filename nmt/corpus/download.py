@@ -16,16 +16,15 @@ import urllib.request
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import IO, TypeVar
+from typing import IO
 
 from tqdm import tqdm
 
-from nmt.corpus.catalog import Corpus, pinned, pins_file
+from nmt.corpus.catalog import Corpus, package_text, pinned
 from nmt.corpus.tatoeba import pairs_with_text, split
 from nmt.errors import DownloadError, InputError, OutputError, os_errors_as
 from nmt.files import atomic_write, check_deflated, sha256
 
-Content = TypeVar("Content", bytes, bytearray)
 log = logging.getLogger("nmt")
 
 TIMEOUT_S = 30.0  # seconds; longest wait for the next byte
@@ -88,7 +87,7 @@ def split_texts(corpus: Corpus, texts_at: Callable[[str], list[bytes]]) -> Itera
             public_test = pairs_with_text([*texts_at(source_url), *texts_at(target_url)])
     except ValueError as error:
         raise DownloadError(f"{corpus.name}: the two sides have different numbers of lines", hint=RETRY) from error
-    parts = split(pairs, public_test, pins_file(f"{corpus.name}.pairs"))
+    parts = split(pairs, public_test, package_text(f"pins/{corpus.name}.pairs"))
     # Tatoeba grows, so another version may have more pairs. This is no error.
     source_language, target_language = corpus.languages
     for (part, pairs_of_part), n_pairs in zip(parts.items(), corpus.n_pairs, strict=True):
@@ -168,11 +167,12 @@ def unpacked(content: bytes, url: str, members: Sequence[str]) -> list[bytes]:
 
 
 def read_limited(stream: IO[bytes] | gzip.GzipFile) -> bytes:
-    return check_size(stream.read(MAX_BYTES + 1))
+    content = stream.read(MAX_BYTES + 1)
+    check_size(content)
+    return content
 
 
-def check_size(content: Content) -> Content:
-    """Return the content. Raises ValueError if it is larger than `MAX_BYTES`."""
+def check_size(content: bytes | bytearray) -> None:
+    """Raise ValueError if the content is larger than `MAX_BYTES`."""
     if len(content) > MAX_BYTES:
         raise ValueError(f"over {MAX_BYTES:,} bytes")
-    return content

@@ -13,13 +13,12 @@ from numpy.typing import NDArray
 from tqdm import tqdm
 
 from nmt.corpus import alignment, characters, language, pairs
-from nmt.corpus.alignment import Feature, HashedLines, Lexicon, hash_lines
+from nmt.corpus.alignment import Feature, FeatureExtractor, hash_lines, learn_features
 from nmt.corpus.language import Languages, learn_languages
-from nmt.corpus.lengths import Lengths, learn_lengths
 from nmt.corpus.reading import CHUNK, Chunk, Survey, chunks, decode, is_utf8
 from nmt.corpus.split import key_of
 from nmt.processes import in_parallel
-from nmt.text.corpus_files import digests_of
+from nmt.text.corpus_files import GOLDEN, digests_of
 
 N_UNRELATED = 2_000  # maximum number of unrelated pairs of lines that are compared in a chunk
 NONE = np.zeros(0, np.int64)  # an empty array of lines
@@ -44,11 +43,7 @@ class Usual:
 
     languages: Languages
     without_stop: tuple[float, float]  # for each side, the share of lines without final punctuation; never 0
-    lengths: Lengths
-    lexicon: Lexicon
-
-    def features(self, source: HashedLines, target: HashedLines) -> Feature:
-        return alignment.features(source, target, self.lexicon, self.lengths)
+    features: FeatureExtractor
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,12 +61,9 @@ def learn_usual(source: list[str], target: list[str], declared: tuple[str, str])
 
     `declared` are py3langid's labels of the declared languages, or "" if unknown.
     """
-    source_lines, target_lines = hash_lines(source), hash_lines(target)
     languages = learn_languages(source, target, declared)
     without_stop = share_without_stop(source), share_without_stop(target)
-    lengths = learn_lengths(source_lines.sizes, target_lines.sizes)
-    lexicon = alignment.learn_lexicon(source_lines.words, target_lines.words)
-    return Usual(languages, without_stop, lengths, lexicon)
+    return Usual(languages, without_stop, learn_features(hash_lines(source), hash_lines(target)))
 
 
 def share_without_stop(texts: list[str]) -> float:
@@ -107,9 +99,9 @@ def examine(usual: Usual, chunk: Chunk) -> Examined:
 
 
 def digests_of_pairs(source: list[str], target: list[str]) -> Digests:
-    source_digests, target_digests = digests_of(map(str.encode, source)), digests_of(map(str.encode, target))
+    source_digests, target_digests = digests_of(source), digests_of(target)
     source_keys, target_keys = digests_of(map(key_of, source)), digests_of(map(key_of, target))
-    pair_digests = source_digests * np.uint64(0x9E3779B97F4A7C15) + target_digests
+    pair_digests = source_digests * GOLDEN + target_digests
     return np.stack([source_digests, target_digests, pair_digests, source_keys, target_keys])
 
 

@@ -68,7 +68,8 @@ class NGrams(NamedTuple):
 
     def means(self, values: NDArray[np.float32]) -> NDArray[np.float32]:
         """Return the mean value of the n-grams of each line, of shape (n,). `values` are indexed by hash."""
-        sums = np.add.reduceat(values[self.hashes].sum(0), self.starts)
+        sums_at_positions = values[self.hashes].sum(0)
+        sums = np.add.reduceat(sums_at_positions, self.starts)
         return (sums / (3 * self.n_positions)).astype(np.float32)
 
     def quantile(self, values: NDArray[np.float32], share: float) -> float:
@@ -78,7 +79,8 @@ class NGrams(NamedTuple):
     def log_probs(self) -> NDArray[np.float32]:
         """Return the log-probability of each hash, of shape (2^BITS,)."""
         counts = np.bincount(self.hashes.reshape(-1), minlength=2**BITS) + SMOOTHING
-        return np.asarray(np.log(counts / counts.sum()), np.float32)
+        probabilities = counts / counts.sum()
+        return np.asarray(np.log(probabilities), np.float32)
 
 
 class Identified(NamedTuple):
@@ -125,7 +127,8 @@ def learn_languages(source: Sequence[str], target: Sequence[str], declared: tupl
     # 2. Learn the n-grams of both sides.
     source_grams, target_grams = ngrams(source), ngrams(target)
     log_probs = source_grams.log_probs(), target_grams.log_probs()
-    log_ratios = np.clip(log_probs[0] - log_probs[1], -MAX_LLR, MAX_LLR)
+    differences = log_probs[0] - log_probs[1]
+    log_ratios = np.clip(differences, -MAX_LLR, MAX_LLR)
     typical = source_grams.quantile(log_ratios, 0.5), target_grams.quantile(log_ratios, 0.5)
     rare = source_grams.quantile(log_probs[0], RARE_SHARE), target_grams.quantile(log_probs[1], RARE_SHARE)
     return Languages(identified, frozenset(accepted if are_known else ()), log_probs, log_ratios, typical, rare)
@@ -170,13 +173,15 @@ def compare_with_sides(
         1 is perhaps, and 0 is no. The second one is True if the n-grams of the line are rare on its own side.
     """
     grams = ngrams(texts)
-    is_rare = grams.means(languages.log_probs[side]) < languages.rare[side]
+    means = grams.means(languages.log_probs[side])
+    is_rare = means < languages.rare[side]
     of_source, of_target = languages.typical
     distance = of_source - of_target
     if distance <= MIN_DISTANCE:
         return np.zeros(len(texts), np.int8), is_rare
     # Compute how far each line is past the midpoint between the medians, in the direction of the other side.
-    ratios = grams.means(languages.log_ratios) - (of_source + of_target) / 2
+    midpoint = (of_source + of_target) / 2
+    ratios = grams.means(languages.log_ratios) - midpoint
     towards_other = ratios if side == 1 else -ratios
     total = towards_other * 3 * grams.n_positions
     is_clear = (towards_other > CLEAR * distance) & (total > MIN_TOTAL)

@@ -17,8 +17,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from nmt.corpus.alignment import MAX_WORDS, SWITCH, Block, Evidence, HashedLines, Lexicon, hash_lines
-from nmt.corpus.lengths import Lengths
+from nmt.corpus.alignment import MAX_WORDS, SWITCH, Block, Evidence, FeatureExtractor, HashedLines, hash_lines
 from nmt.corpus.reading import Survey, decode, read_spans
 
 # This many offsets are tried below and above the expected ones, see `offsets_of`.
@@ -81,8 +80,7 @@ def read_windows(survey: Survey, blocks: Sequence[Block], offsets: range) -> Ite
 class LineComparison:
     """A comparison of lines that tells translations from unrelated lines."""
 
-    lexicon: Lexicon
-    lengths: Lengths
+    features: FeatureExtractor
     evidence: Evidence
 
     def runs(self, window: Window, offsets: range) -> list[Run]:
@@ -101,7 +99,7 @@ class LineComparison:
         n_words = np.count_nonzero(target.words, 1).astype(np.float32)
         n_words[n_words == 0] = np.nan
         source_vocabulary = np.unique(window.source.words).tolist()
-        links = {word: self.lexicon.links(word, vocabulary) for word in source_vocabulary}
+        links = {word: self.features.lexicon.links(word, vocabulary) for word in source_vocabulary}
         first = window.source_start - window.target_start + offsets.start  # partner of the first line, lowest offset
         for line, words in enumerate(window.source.words, first):
             # 2. Find the strongest link of each target word to a word of this source line.
@@ -112,7 +110,7 @@ class LineComparison:
             # 3. Compute the score of each target line that exists. The agreement is that of `alignment.agreement`.
             partners = slice(max(line, 0), max(line + len(offsets), 0))
             agreement = strongest[ids[partners]].sum(1) / n_words[partners]
-            z = self.lengths.z(window.source.sizes[line - first, None], target.sizes[partners])
+            z = self.features.lengths.z(window.source.sizes[line - first, None], target.sizes[partners])
             row = np.full(len(offsets), IMPOSSIBLE)
             n_before = partners.start - line
             row[n_before : n_before + len(z)] = -self.evidence(np.stack([agreement, z]))

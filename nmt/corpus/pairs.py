@@ -34,7 +34,9 @@ DECIMAL = re.compile(r"(.*)[.,٫．，](\d{1,2})")
 # ending, as in Esperanto and Uzbek.
 PLACEHOLDER = re.compile("|".join([r"%\(\w+\)[-+0#]*+\d*(?:\.\d+)?[sdifguxc@]", *KINDS[:-1]]))
 THREE_LETTERS = re.compile(r"[^\W\d_]{3}")
+REPEATED_CHARACTER = re.compile(r"([^\W\d_]|[!?])\1{4}")
 REPEATED_LETTERS = re.compile(r"([^\W\d_]{2,4}?)\1{3}")
+REPEATED_WORDS = re.compile(r"(?<!\S)([^\W\d_]\S*+(?: \S*+){0,3})(?: \1){2}(?!\S)")
 TRIPLED = regex.compile(rf"({UNSPACED_CHARACTER})\1\1")
 PUNCTUATION = ".,;:!?\"'”’“„"  # marks that are stripped from the ends of words
 # Characters that may follow the final punctuation of a text.
@@ -137,12 +139,11 @@ def repeats(text: str) -> bool:
 
     - A letter, ! or ? occurs five times in a row.
     - Two to four letters occur four times in a row.
-    - One to four words occur three times in a row.
+    - One to four words, the first of which begins with a letter, occur three times in a row.
     """
     # 1. Look for repeated characters and letters.
-    for character in set(text):
-        if character * 5 in text and (character.isalpha() or character in "!?"):
-            return True
+    if REPEATED_CHARACTER.search(text):
+        return True
     words = text.lower().split()
     for word in words:
         if len(word) >= 8 and REPEATED_LETTERS.search(word):
@@ -150,18 +151,8 @@ def repeats(text: str) -> bool:
     # 2. Look for repeated words. A phrase that occurs three times repeats at least two words.
     if len(words) < len(set(words)) + 2:
         return False
-    words = [word.strip(PUNCTUATION) for word in words]
-    return any(repeats_words(words, n) for n in range(1, 5))
-
-
-def repeats_words(words: list[str], n: int) -> bool:
-    """Return whether a phrase of `n` words occurs three times in a row. The phrase must begin with a letter."""
-    for start in range(len(words) - 3 * n + 1):
-        phrase = words[start : start + n]
-        is_repeated = words[start : start + 3 * n] == phrase * 3
-        if is_repeated and phrase[0][:1].isalpha():
-            return True
-    return False
+    bare_words = " ".join([word.strip(PUNCTUATION) for word in words])
+    return REPEATED_WORDS.search(bare_words) is not None
 
 
 def repetition_differs(source: str, target: str) -> bool:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nmt.errors import DataError
-from nmt.text.lines import BOM, UTF16, open_bytes, raw_lines, reading
+from nmt.text.lines import BOM, UTF16, joined_paths, open_bytes, raw_lines, reading
 
 CHUNK = 10_000  # number of pairs that a process examines at once
 SAMPLE_LIMIT = 15_000  # a sample has fewer than 2 * SAMPLE_LIMIT pairs
@@ -34,10 +34,6 @@ class Chunk:
     first: int  # line number of the first pair, counted from 1
     source: list[bytes]
     target: list[bytes]
-
-
-def joined_paths(paths: Sequence[Path]) -> str:
-    return " + ".join(map(str, paths))
 
 
 def decode(raw: bytes) -> str:
@@ -140,9 +136,3 @@ def lines_at(paths: Sequence[Path], numbers: Sequence[int]) -> dict[int, bytes]:
         return {}
     lines = itertools.islice(side_lines(paths), max(wanted))
     return {number: raw for number, raw in enumerate(lines, 1) if number in wanted}
-
-
-def texts_at(paths: Sequence[Path], lines: Sequence[int]) -> list[str]:
-    """Return the texts of the given lines, in this order. Line numbers are counted from 0."""
-    raw = lines_at(paths, [line + 1 for line in lines])
-    return [decode(raw[line + 1]) for line in lines]

@@ -5,6 +5,7 @@ partner. An entry has the original line numbers, the action, and the kinds of fa
 """
 
 import json
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from itertools import islice
@@ -27,6 +28,7 @@ MAX_UNPAIRED = 0.5  # maximum share of lines without a partner
 CHANGES = "changes.jsonl"  # name of the list of changes
 UNUSABLE = ("blank", "encoding")  # the faults for which dev and test pairs are dropped
 Texts = tuple[str, str]  # source and target of a pair
+HeldOut = tuple[set[str], set[str]]  # the sources and the targets of the dev and test pairs that were written
 
 
 class RawLine(NamedTuple):
@@ -52,7 +54,7 @@ def fix(report: CheckReport, corpora: Sequence[CorpusFiles], directory: Path) ->
             raise OutputError(f"{directory} is not empty", hint="choose another directory with --fix DIR")
         directory.mkdir(parents=True, exist_ok=True)
     train = corpora[0]
-    held_out = HeldOut(set(), set())
+    held_out: HeldOut = (set(), set())
     with atomic_writer(directory / CHANGES) as changes:
         repairs = [CorpusRepair(report, files, held_out, changes, is_train=files is train) for files in corpora]
         # The training corpus comes last, because it must share no text with the repaired dev and test pairs.
@@ -73,13 +75,6 @@ def refuse_unrelated(survey: Survey, runs: Sequence[Run]) -> None:
     )
 
 
-class HeldOut(NamedTuple):
-    """The texts of the dev and test pairs that were written."""
-
-    source: set[str]
-    target: set[str]
-
-
 class CorpusRepair:
     """The repair of one corpus.
 
@@ -96,15 +91,14 @@ class CorpusRepair:
         self.written: set[int] = set()  # hashes of the training pairs that were written
         self.runs = report.runs[files.name]
         # The faults for which a pair is dropped or exchanged, by line number. `mend` itself finds faults to clean.
-        self.kinds: dict[int, list[str]] = {}
+        self.kinds = defaultdict[int, list[str]](list)
         for finding in report.findings:
             if finding.corpus == files.name and self.is_wanted(finding.kind):
                 for line in finding.lines:
-                    self.kinds.setdefault(line, []).append(finding.kind.name)
+                    self.kinds[line].append(finding.kind.name)
         self.paths: tuple[Path, ...] = ()  # source and target file of the cleaned copy
+        self.counts = Counter[str]()  # number of entries in the list of changes, by action
         self.n_pairs = 0
-        self.n_changed = 0
-        self.n_dropped = 0  # dropped pairs, and lines without a partner
         self.n_realigned = 0  # written pairs with two different line numbers
 
     def is_wanted(self, kind: Kind) -> bool:
@@ -119,17 +113,17 @@ class CorpusRepair:
     def write(self, directory: Path) -> None:
         self.paths = output_paths(self.files, directory)
         with ExitStack() as stack:
-            source_file, target_file = [stack.enter_context(atomic_writer(path)) for path in self.paths]
+            files = [stack.enter_context(atomic_writer(path)) for path in self.paths]
             for source, target in self.paired():
                 if source is None or target is None:
-                    self.drop(["no partner"], source, target)
+                    self.note("dropped", ["no partner"], source, target)
                     continue
                 texts = self.mend(source, target)
                 if texts is not None:
                     self.n_pairs += 1
                     self.n_realigned += source.number != target.number
-                    source_file.write(texts[0].encode() + b"\n")
-                    target_file.write(texts[1].encode() + b"\n")
+                    for file, text in zip(files, texts, strict=True):
+                        file.write(f"{text}\n".encode())
 
     def paired(self) -> Iterator[tuple[RawLine | None, RawLine | None]]:
         """Yield all lines of both sides in order: pairs, and lines without a partner."""
@@ -162,14 +156,12 @@ class CorpusRepair:
         # 2. Drop the pair, or list the change.
         reasons = of_repair("drop", kinds) or self.repeated(texts)
         if reasons:
-            self.drop(reasons, source, target)
+            self.note("dropped", reasons, source, target)
             return None
-        is_changed = (texts[0].encode(), texts[1].encode()) != (source.raw, target.raw)
         if is_exchanged:
-            self.note("exchanged", of_repair("exchange", kinds), source, target)
-        elif is_changed:
+            self.note("exchanged", ["exchanged"], source, target)
+        elif (texts[0].encode(), texts[1].encode()) != (source.raw, target.raw):
             self.note("changed", of_repair("clean", kinds), source, target)
-        self.n_changed += is_exchanged or is_changed
         return texts
 
     def known_kinds(self, source: RawLine, target: RawLine) -> list[str]:
@@ -185,11 +177,12 @@ class CorpusRepair:
         A leak shares a side with a dev or test pair. A duplicate repeats an earlier training pair.
         """
         source, target = texts
+        held_out_sources, held_out_targets = self.held_out
         if not self.is_train:
-            self.held_out.source.add(source)
-            self.held_out.target.add(target)
+            held_out_sources.add(source)
+            held_out_targets.add(target)
             return []
-        if source in self.held_out.source or target in self.held_out.target:
+        if source in held_out_sources or target in held_out_targets:
             return ["leak"]
         key = hash(texts)
         if key in self.written:
@@ -197,11 +190,9 @@ class CorpusRepair:
         self.written.add(key)
         return []
 
-    def drop(self, kinds: list[str], source: RawLine | None, target: RawLine | None) -> None:
-        self.n_dropped += 1
-        self.note("dropped", kinds, source, target)
-
     def note(self, action: str, kinds: list[str], source: RawLine | None, target: RawLine | None) -> None:
+        """Add an entry to the list of changes."""
+        self.counts[action] += 1
         entry = {
             "corpus": self.files.name,
             "action": action,

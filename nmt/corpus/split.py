@@ -3,9 +3,7 @@
 import contextlib
 import re
 import unicodedata
-from array import array
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,6 +20,8 @@ from nmt.text.permutation import hold_out, shuffled
 HELD_OUT_SHARE, MAX_HELD_OUT, MIN_HELD_OUT = 0.05, 1_000, 100
 MIN_PAIRS = 20
 TRAIN, DEV, TEST, BLANK, LEAK = range(5)  # parts of a text; the last two parts are not written
+# For each pair: whether both sides have text, and the digests of the two sentences.
+KEYS = np.dtype([("has_text", bool), ("source", np.uint64), ("target", np.uint64)])
 SEED = 1  # seed of the random choice of dev and test pairs
 OPTIONAL_MARKS = range(10, 37)  # canonical combining classes of Hebrew, Arabic and Syriac vowel points
 
@@ -37,7 +37,6 @@ class Facts:
     n_leaking: int  # pairs left out because they share a sentence with a dev or test pair
     n_words: int  # target words of the training pairs, see `count_words`
     n_characters: int  # distinct characters in the training pairs
-    letter_overlap: float = 1.0  # overlap of the letters of both sides; near 0 if their scripts differ
 
 
 def split_corpus(source: Sequence[Path], target: Sequence[Path], directory: Path, languages: tuple[str, str]) -> Facts:
@@ -50,13 +49,15 @@ def split_corpus(source: Sequence[Path], target: Sequence[Path], directory: Path
     Raises:
         DataError: the sides have different numbers of lines, or there are too few different sentences.
     """
-    is_usable, source_keys, target_keys = read_keys(iter_pairs(source, target, strict=True))
-    n_pairs = len(source_keys)
+    pairs = iter_pairs(source, target, strict=True)
+    keys = np.fromiter(map(keys_of_pair, pairs), KEYS)
+    usable = keys[keys["has_text"]]
+    n_pairs = len(usable)
     if n_pairs < MIN_PAIRS:
         message = f"{n_pairs} pairs with text on both sides are too few to set some aside for dev and test"
         raise DataError(message, hint=f"give at least {MIN_PAIRS}, or write a config by hand, as configs/five.yaml")
-    parts = np.full(len(is_usable), BLANK)
-    parts[is_usable] = choose_parts(source_keys, target_keys)
+    parts = np.full(len(keys), BLANK)
+    parts[keys["has_text"]] = choose_parts(usable["source"], usable["target"])
     n_train, n_dev, n_test, n_blank, n_leaking = np.bincount(parts, minlength=5).tolist()
     if not (n_train and n_dev and n_test):
         message = f"without repeated sentences, {n_train} pairs are left for train, {n_dev} for dev, {n_test} for test"
@@ -65,21 +66,10 @@ def split_corpus(source: Sequence[Path], target: Sequence[Path], directory: Path
     return Facts(n_train, n_dev, n_test, n_blank, n_leaking, *counts)
 
 
-def read_keys(pairs: Iterable[Pair]) -> tuple[NDArray[np.bool_], NDArray[np.uint64], NDArray[np.uint64]]:
-    """Return whether each pair has text on both sides, and the digests of the source and target sentences.
-
-    Only pairs with text on both sides have digests. A digest is computed from the key of the sentence, see `key_of`.
-    """
-    is_usable = array("b")
-    source_keys, target_keys = array("Q"), array("Q")
-    for pair in pairs:
-        has_text = not (is_blank(pair.source) or is_blank(pair.target))
-        is_usable.append(has_text)
-        if has_text:
-            digests = digests_of([key_of(pair.source), key_of(pair.target)])
-            source_keys.append(int(digests[0]))
-            target_keys.append(int(digests[1]))
-    return np.array(is_usable, bool), np.array(source_keys, np.uint64), np.array(target_keys, np.uint64)
+def keys_of_pair(pair: Pair) -> tuple[bool, int, int]:
+    """Return an element of `KEYS` for a pair. A digest is computed from the key of a sentence, see `key_of`."""
+    source_key, target_key = digests_of([key_of(pair.source), key_of(pair.target)]).tolist()
+    return not (is_blank(pair.source) or is_blank(pair.target)), source_key, target_key
 
 
 def choose_parts(source_keys: NDArray[np.uint64], target_keys: NDArray[np.uint64]) -> NDArray[np.int_]:
@@ -106,14 +96,14 @@ def choose_parts(source_keys: NDArray[np.uint64], target_keys: NDArray[np.uint64
 
 def write_parts(
     source: Sequence[Path], target: Sequence[Path], directory: Path, languages: tuple[str, str], parts: NDArray[np.int_]
-) -> tuple[int, int, float]:
+) -> tuple[int, int]:
     """Write a source file and a target file for each part.
 
-    Returns the number of words, the number of characters and the letter overlap of the training pairs.
+    Returns the number of words and the number of characters of the training pairs.
     """
     directory.mkdir(parents=True, exist_ok=True)
     n_words = 0
-    source_characters, target_characters = Counter[str](), Counter[str]()
+    characters = set[str]()
     with contextlib.ExitStack() as stack:
         files = []  # for each part, the source file and the target file
         for part in ("train", "dev", "test"):
@@ -125,11 +115,9 @@ def write_parts(
                 source_file.write(f"{pair.source}\n".encode())
                 target_file.write(f"{pair.target}\n".encode())
             if part == TRAIN:
-                source_characters.update(pair.source)
-                target_characters.update(pair.target)
+                characters.update(pair.source, pair.target)
                 n_words += count_words(pair.target)
-    n_characters = len(source_characters | target_characters)
-    return n_words, n_characters, letter_overlap(source_characters, target_characters)
+    return n_words, len(characters)
 
 
 def count_words(text: str) -> int:
@@ -137,21 +125,6 @@ def count_words(text: str) -> int:
     if " " in text.strip():
         return len(text.split())
     return round(len(text) / 1.6)
-
-
-def letter_overlap(source: Counter[str], target: Counter[str]) -> float:
-    """Return how much the letters of the two sides overlap, from 0 to 1.
-
-    This is the sum of min(p, q) over all letters. p and q are the relative frequencies of a letter on the two sides.
-    """
-    common = shares_of_letters(source) & shares_of_letters(target)
-    return common.total()
-
-
-def shares_of_letters(characters: Counter[str]) -> Counter[str]:
-    counts = {character: n for character, n in characters.items() if character.isalpha()}
-    total = sum(counts.values())
-    return Counter({letter: n / total for letter, n in counts.items()})
 
 
 class KeyCharacters(dict[int, int | None]):
@@ -178,7 +151,7 @@ def is_distinctive_mark(character: str) -> bool:
 KEY_CHARACTERS = KeyCharacters()
 
 
-def key_of(text: str) -> bytes:
+def key_of(text: str) -> str:
     """Return the key of a sentence. Sentences with the same key count as the same sentence."""
     folded = unicodedata.normalize("NFKC", text).casefold()
     folded = unicodedata.normalize("NFKC", folded)
@@ -186,4 +159,4 @@ def key_of(text: str) -> bytes:
     if not key:
         # The text has no letters. All numbers have the key "0", and any other text is its own key.
         key = "0" if re.search(r"\d", folded) else folded
-    return key.encode()
+    return key

@@ -103,16 +103,9 @@ class Hypothesis:
 
 NBest = list[Hypothesis]  # the hypotheses of one request, the best first
 WatchStep = Callable[[dict[int, list[int]]], None]  # takes {index of a request: tokens of its best live hypothesis}
-
-
-class RunningSearch(Protocol):
-    """A search that an engine has started."""
-
-    def result(self) -> list[NBest]:
-        """Wait for the search. Return at most `n_best` hypotheses of each request.
-
-        If the model's output for a request is NaN, the request has no hypotheses.
-        """
+# A search that an engine has started. Calling it waits for the search. It returns at most `n_best` hypotheses of each
+# request, or none if the model's output for the request is NaN.
+RunningSearch = Callable[[], list[NBest]]
 
 
 class Engine(Protocol):

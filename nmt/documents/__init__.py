@@ -1,10 +1,13 @@
 """Readers and writers of documents and of text with markup."""
 
 _SUFFIXES = """
-.arb .csv .docx .ftl .htm .html .json .md .po .pptx .properties .resx .srt .strings .stringsdict .tmx .ts .tsv .txt .vtt
-.xcstrings .xlf .xliff .xml
+.arb .csv .docx .epub .ftl .htm .html .json .md .odp .ods .odt .po .pptx .properties .resx .srt .strings .stringsdict
+.tmx .ts .tsv .txt .vtt .xcstrings .xlf .xliff .xlsx .xml
 """
 SUFFIXES = tuple(_SUFFIXES.split())
-ZIPPED = (".docx", ".pptx")  # suffixes of formats that are ZIP archives of XML files
+# Suffixes of formats that are ZIP archives of XML files.
+ZIPPED = (".docx", ".epub", ".odp", ".ods", ".odt", ".pptx", ".xlsx")
 # The beginnings of texts of formats whose suffixes have other meanings, too. In a folder, other files are left out.
 BEGINNINGS = {".ts": b"<TS", ".xml": b"<resources"}
+# Suffixes of formats that contain sources and targets. If all targets are finished, there is nothing to translate.
+BILINGUAL = (".po", ".tmx", ".ts", ".xcstrings", ".xlf", ".xliff")

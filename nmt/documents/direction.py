@@ -1,6 +1,7 @@
-"""The direction of Word and HTML documents whose translation runs in another direction than the source.
+"""The direction of documents whose translation runs in another direction than the source.
 
-Word marks paragraphs with `w:bidi` and runs with `w:rtl`. HTML marks the root element with `dir`.
+Word marks paragraphs with `w:bidi` and runs with `w:rtl`. HTML marks the root element with `dir`. In OpenDocument, the
+styles of pages have a direction, and most other styles refer to it.
 """
 
 import re
@@ -19,13 +20,17 @@ _TEXT_TAG = rf"<(?!(?:bdo|code|kbd|pre|samp)\b)[a-z]{_ATTRIBUTES}"
 HTML_TAG = regex.compile(
     rf"(?i)(<html(?=[\s>]){_ATTRIBUTES})(?:{_DIRECTION})?|({_TEXT_TAG})\sdir\s*+=\s*+([\"']?)(?:ltr|rtl)\3(?=[\s/>])"
 )
-MARKS = {"w:p": "<w:bidi/>", "w:r": "<w:rtl/>"}
-OLD_MARK = regex.compile(r"<w:(?:bidi|rtl)(?:\s[^<>]*)?/>|<w:[pr]Pr\s*/>")  # and the properties of a node without any
+WRITING_MODE = re.compile(r"""(:writing-mode\s*=\s*["'])(?:lr|rl)-tb""")
+# The names of marks by the names of nodes, and an old mark or the properties of a node without any. Word's prefix is
+# any but those of drawings and formulas.
+MARKS = {"p": "bidi", "r": "rtl"}
+_PREFIX = r"(?![am]:)(?:[^\s<>/:]++:)?"
+OLD_MARK = regex.compile(rf"<{_PREFIX}(?:(?:bidi|rtl)(?:\s[^<>]*)?/>|[pr]Pr\s*/>)")
 # A paragraph or run up to the next tag of a node of its kind, which may be inside of it. The groups are its opening
-# tag; its properties before the mark, since OOXML prescribes their order; and the rest.
+# tag; its prefix and name; its properties before the mark, since OOXML prescribes their order; and the rest.
 _NODE = (
-    r"(<w:{0}(?:\s[^<>]*+)?(?<!/)>)(<w:{0}Pr(?:\s[^<>]*+)?>(?:<(?!w:(?:{1})\b|/w:{0}Pr>)[^<>]*+>)*+)?"
-    r"([^<]*+(?:<(?!/?w:{0}[\s>])[^<]*+)*+)"
+    rf"(<({_PREFIX})({{0}})(?:\s[^<>]*+)?(?<!/)>)(<\2{{0}}Pr(?:\s[^<>]*+)?>(?:<(?!\2(?:{{1}})\b|/\2{{0}}Pr>)[^<>]*+>)*+)?"
+    r"([^<]*+(?:<(?!/?\2{0}[\s>])[^<]*+)*+)"
 )
 PARAGRAPH = regex.compile(
     _NODE.format(
@@ -51,11 +56,18 @@ def redirected_html(text: str, direction: str) -> str:
     return HTML_TAG.sub(rf'\1\2 dir="{direction}"', text)
 
 
+def redirected_odf(text: str, direction: str) -> str:
+    """Set the direction of the pages, and of the styles that have a direction of their own."""
+    return WRITING_MODE.sub(r"\1rl-tb" if direction == "rtl" else r"\1lr-tb", text)
+
+
 def redirected_word(text: str, direction: str) -> str:
     """Mark the paragraphs and runs that run from right to left, and remove all other marks.
 
     In a document that runs from right to left, most letters of a paragraph may be those of a Latin name.
     """
+    if "wordprocessingml" not in text:  # the text is that of a drawing
+        return text
     share = 0.0 if direction == "rtl" else 0.5
     text = PARAGRAPH.sub(partial(marked, share=share), OLD_MARK.sub("", text))
     return RUN.sub(marked, text)
@@ -66,13 +78,21 @@ def marked(node: regex.Match[str], share: float = 0.5) -> str:
 
     See `is_right_to_left` for `share`.
     """
-    start, properties, content = node.groups("")
+    start, prefix, name, properties, content = node.groups("")
     if not is_right_to_left(content, share):
         return node[0]
-    name = start[1:4]  # w:p or w:r
+    mark = f"<{prefix}{MARKS[name]}/>"
     if properties:
-        return start + properties + MARKS[name] + content
-    return f"{start}<{name}Pr>{MARKS[name]}</{name}Pr>{content}"
+        return start + properties + mark + content
+    return f"{start}<{prefix}{name}Pr>{mark}</{prefix}{name}Pr>{content}"
 
 
-REDIRECTED = {".docx": redirected_word, ".htm": redirected_html, ".html": redirected_html}
+REDIRECTED = {
+    ".docx": redirected_word,
+    ".epub": redirected_html,
+    ".htm": redirected_html,
+    ".html": redirected_html,
+    ".odp": redirected_odf,
+    ".ods": redirected_odf,
+    ".odt": redirected_odf,
+}

@@ -10,28 +10,37 @@ import zlib
 from collections.abc import Iterator
 from io import BytesIO
 
+from nmt.documents.epub import EPUB
 from nmt.documents.html import HTML, Parser
 from nmt.documents.markdown import MARKDOWN
 from nmt.documents.markup import Format, Part
-from nmt.documents.ooxml import BOXES, PARAGRAPHS
+from nmt.documents.odf import ODF
+from nmt.documents.ooxml import OOXML
+from nmt.documents.po import PO
 from nmt.documents.resources import FLUENT, PROPERTIES, STRINGS
 from nmt.documents.subtitles import SRT, VTT
-from nmt.documents.tables import JSON, PO
+from nmt.documents.tables import JSON
 from nmt.documents.xliff import XLIFF
 from nmt.documents.xml_strings import ANDROID, QT, RESX, STRINGSDICT
 from nmt.errors import InputError
 from nmt.files import check_deflated
 
-# The names of archive members that contain paragraphs. Comments and slide layouts are not translated.
-MEMBERS = re.compile(
-    r"word/(document\d*|header\d*|footer\d*|footnotes|endnotes)\.xml|ppt/(slides/slide|notesSlides/notesSlide)\d+\.xml"
-    r"|(word|ppt)/(diagrams/(data|drawing)|charts/chart)\d+\.xml"
-)
+# The names of archive members that contain text. Comments and slide layouts are not translated.
+WORD = r"word/(?:document|header|footer|footnotes|endnotes)[^/]*\.xml"
+GRAPHICS = r"(?:word|ppt|xl)/(?:diagrams/(?:data|drawing)|charts/chart|drawings/drawing)[^/]*\.xml"
+OFFICE = rf"{WORD}|ppt/(?:slides|notesSlides)/[^/]+\.xml|xl/(?:sharedStrings\.xml|worksheets/[^/]+\.xml)|{GRAPHICS}"
+OPEN_DOCUMENT = r"(?:Object [^/]+/)?(?:content|styles)\.xml"  # a chart is an object
+BOOK = r"(?!META-INF/|word/|ppt/|xl/).+\.(?:x?html?|ncx)"
+MEMBERS = re.compile(rf"{OFFICE}|{OPEN_DOCUMENT}|{BOOK}", re.IGNORECASE)
 # Maximum size of a document and of its texts, in bytes, and maximum number of archive members.
 MAX_FILE_BYTES, MAX_TEXT_BYTES, MAX_MEMBERS = 200_000_000, 20_000_000, 10_000
 UNPACKED = 25  # maximum size of all unpacked members together, as a multiple of the maximum size of texts
 OFFICE_97 = b"\xd0\xcf\x11\xe0"  # the first bytes of files of Office 97 and of encrypted Office files
 UTF_16 = {codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
+# What the list of members of OpenDocument or EPUB says of an encrypted member. Two methods are for fonts only.
+ENCRYPTED = re.compile(
+    r"""encryption-data|\sAlgorithm\s*=\s*["'](?!http://www\.idpf\.org/2008/embedding|http://ns\.adobe\.com/pdf/enc#RC)"""
+)
 # The exceptions that parsers and zipfile raise for damaged documents.
 DAMAGES = (zipfile.BadZipFile, zlib.error, struct.error, OverflowError, ValueError, EOFError, OSError, RuntimeError)
 
@@ -45,8 +54,9 @@ def damages(title: object, name: str = "") -> Iterator[None]:
     try:
         yield
     except DAMAGES as error:
-        reason = f"{title} is damaged: {name} {error}".replace("  ", " ")
-        raise InputError(reason, hint="save it anew from its own program") from error
+        reason = "nested too deeply" if isinstance(error, RecursionError) else error
+        message = f"{title} is damaged: {name} {reason}".replace("  ", " ")
+        raise InputError(message, hint="save it anew from its own program") from error
 
 
 def encoding_of(suffix: str, content: bytes) -> str:
@@ -84,7 +94,7 @@ def decoded(title: object, name: str, content: bytes, encoding: str = "utf-8") -
 def unzipped(content: bytes, max_bytes: int) -> tuple[list[zipfile.ZipInfo], dict[str, bytes]]:
     """Return the descriptions of the members of a ZIP file, and their contents by name.
 
-    Raises one of `DAMAGES` if the file is damaged, or if the members are too large or too many.
+    Raises one of `DAMAGES` if the file is damaged or encrypted, or if the members are too large or too many.
     """
     if content.startswith(OFFICE_97):
         raise ValueError("it has a password, or the format of Office 97")
@@ -97,8 +107,20 @@ def unzipped(content: bytes, max_bytes: int) -> tuple[list[zipfile.ZipInfo], dic
         members = {info.filename: archive.open(info).read(info.file_size) for info in infos}
     # Refuse two members with the same name. Some programs read the first of them, others the second.
     if len(members) < len(infos) or not any(map(MEMBERS.fullmatch, members)):
-        raise ValueError("it has no text of Word or PowerPoint, or two texts of one name")
+        raise ValueError("it has no member with text, or two members of one name")
+    encryption = members.get("META-INF/manifest.xml", b"") + members.get("META-INF/encryption.xml", b"")
+    if ENCRYPTED.search(encryption.decode(errors="replace")):
+        raise ValueError("it is encrypted, with a password or against copies")
     return infos, members
+
+
+def has_texts(name: str, content: bytes) -> bool:
+    """Return whether an archive member contains text.
+
+    Most cells of a sheet refer to texts in another member. A sheet of such cells can be larger than all texts.
+    """
+    is_sheet = name.startswith("xl/worksheets/")
+    return bool(MEMBERS.fullmatch(name)) and not (is_sheet and b"inlineStr" not in content and b'"str"' not in content)
 
 
 def zipped(infos: list[zipfile.ZipInfo], members: dict[str, bytes]) -> bytes:
@@ -123,17 +145,20 @@ def parse_lines(text: str) -> list[Part]:
     return parser.parts
 
 
-# A document is translated with the formats of its suffix, one after the other. Word and PowerPoint have two formats,
-# because a paragraph may contain a text box with paragraphs.
-OOXML = [BOXES, PARAGRAPHS]
+# A document is translated with the formats of its suffix, one after the other. Documents of Office and of LibreOffice
+# have several formats, because a paragraph may contain a text box with paragraphs.
 FORMATS = {
     ".arb": [JSON],
     ".docx": OOXML,
+    ".epub": [EPUB],
     ".ftl": [FLUENT],
     ".htm": [HTML],
     ".html": [HTML],
     ".json": [JSON],
     ".md": [MARKDOWN],
+    ".odp": ODF,
+    ".ods": ODF,
+    ".odt": ODF,
     ".po": [PO],
     ".pptx": OOXML,
     ".properties": [PROPERTIES],
@@ -147,4 +172,5 @@ FORMATS = {
     ".xlf": [XLIFF],
     ".xliff": [XLIFF],
     ".xml": [ANDROID],
+    ".xlsx": OOXML,
 }

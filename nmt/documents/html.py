@@ -1,88 +1,61 @@
 """A parser of HTML and XML, which returns segments of text with inline elements.
 
 Block tags and declarations separate segments. Everything between two segments is copied. The contents of scripts,
-styles, `<code>` and elements with `translate="no"` are also copied.
+styles, `<code>` and elements with `translate="no"` are also copied, as are templates such as `{{ name }}`, addresses,
+and readings of ruby text.
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from html import escape, unescape
-from typing import Literal, NamedTuple, cast
+from typing import NamedTuple
 
-from nmt.documents.markup import Element, Format, Part, Segment, between_segments, descendants
-from nmt.text.words import LETTER
+import regex
 
-_BLOCK = """
-address article aside audio blockquote body br button canvas caption center col colgroup dd details dialog div dl dt
-fieldset figcaption figure footer form frame frameset h1 h2 h3 h4 h5 h6 head header hr html iframe legend li link main
-map menu meta nav noscript object ol optgroup option p param section select source summary table tbody td tfoot th thead
-title tr track ul video
-"""
-_VOID = "area base br col embed hr img input link meta param source track wbr"
-BLOCK, VOID = frozenset(_BLOCK.split()), frozenset(_VOID.split())
-COPIED = {"math", "pre", "script", "style", "svg", "template", "textarea"}  # blocks copied as a whole
-CODE = {"code", "kbd", "samp", "var"}
-RAW = {"script", "style", "textarea"}  # elements whose content contains no tags
-CONSTRUCT = re.compile(
-    r"""(?P<comment> <!--.*?(?:-->|\Z) | <!\[[^>]*+> | <\?(?!xml\b)[^>]*+> )
-    | (?P<declaration> <[!?][^>]*+> )
-    | (?P<tag> </?[a-zA-Z](?:[^<>"'] | "[^"]*" | '[^']*')*> )
-    | (?P<text> [^<]+ | < )""",
-    re.DOTALL | re.VERBOSE,
+from nmt.documents.constructs import COPIED, READINGS, Construct, ConstructKind, constructs, is_block
+from nmt.documents.markup import (
+    STAND_IN,
+    STAND_INS,
+    Element,
+    Format,
+    Part,
+    Segment,
+    between_segments,
+    descendants,
+    shown_by_stand_in,
 )
-TAG_NAME = re.compile(r"</?([^\s/>]+)")
-NOT_TRANSLATED = re.compile(r"""(?i)\s(?:translate\s*=\s*["']?no\b|class\s*=\s*(?:"[^"]*|'[^']*|)\bnotranslate\b)""")
+from nmt.text.placeholders import KINDS
+from nmt.text.words import LETTER, SENTENCE_MARK, SPACED_LETTER, WORD_CHARACTER
+
+ADDRESS = regex.compile(f"({'|'.join(KINDS[1:3])})")  # URLs and mail addresses
+ADDRESS_SIGN = re.compile("://|www[.]|@")  # every match of `ADDRESS` has one, and this search is fast
+ENTITY = re.compile(r"(&(?!amp;)#?\w+;)")
+IS_LETTER = regex.compile(LETTER)
+IN_WORD = regex.compile(WORD_CHARACTER)
+# Between the ends and beginnings of these elements, a text is no continuation of the text before it if the last two
+# characters before and the first one after match the second pattern. Between links, this is so for all words. Between
+# other elements, a letter in lower case continues a word, and a capital after a capital, as in `<b>H</b><i>TML</i>`.
+_PHRASE = "(?:a|abbr|b|cite|em|i|label|mark|small|span|strong|time|u)>"
+_NOT_CAPITAL = r"(?!\p{Lu})"
+_END = r"[\p{Pe}\p{Pf}.:!?;…\"]"
+BETWEEN_LINKS = regex.compile(rf"</(?:a|label)>.*<(?:a|label)>.*(?:\w|{_END}){LETTER}\Z")
+_NEW_WORD = r"(?!\p{Ll})" + SPACED_LETTER
+BETWEEN_PHRASES = regex.compile(rf"(?:<img>|</{_PHRASE}.*<{_PHRASE}).*(?:\w{_NOT_CAPITAL}\w|{_END}){_NEW_WORD}\Z")
+SENTENCE_MARKS = regex.compile(f"{SENTENCE_MARK}*+")
+TOUCHES = regex.compile(r"[^\s\p{Ps}\p{Pi}]\Z")  # the end of a text to which a mark after it belongs
+
+
 MAX_DEPTH = 100
+MAX_TAGS = 200  # of `Parser.tags`, in characters
 SPACES = " \t\r\n\f"  # white space of HTML, which browsers show as one space
 WHITE_SPACE = re.compile(f"[{SPACES}]+")
 
 
-# The kind of a construct. The first four kinds are tags. "empty" is the tag of an element without content, and
-# "verbatim" the start tag of an element that is copied.
-ConstructKind = Literal["start", "end", "empty", "verbatim", "comment", "declaration", "text"]
+class Scope(NamedTuple):
+    """An open element that decides whether its content is copied."""
 
-
-class Construct(NamedTuple):
-    """A tag, a comment, a declaration, or a text between two of these."""
-
-    raw: str  # the construct as the source writes it
-    kind: ConstructKind
-    name: str = ""  # the name of a tag in lower case, else empty
-
-
-def constructs(text: str) -> Iterator[Construct]:
-    """Yield the constructs that a text consists of. A text construct may be empty."""
-    cursor = 0
-    # No tag or comment begins after this position. Without this limit, many "<" would take quadratic time.
-    last_end = max(text.rfind(">"), text.rfind("<!--"))
-    while cursor <= last_end:
-        match = CONSTRUCT.match(text, cursor)
-        assert match  # the last alternative, text, matches any character
-        construct = classified(match)
-        yield construct
-        cursor = match.end()
-
-        # The content of a script is one text up to its closing tag.
-        if construct.name in RAW and construct.kind in ("start", "verbatim"):
-            closing = re.compile(f"</{construct.name}", re.IGNORECASE).search(text, cursor)
-            end = closing.start() if closing else len(text)
-            yield Construct(text[cursor:end], "text")
-            cursor = end
-    yield Construct(text[cursor:], "text")
-
-
-def classified(match: re.Match[str]) -> Construct:
-    """Return the construct that a match of `CONSTRUCT` has found."""
-    raw = match[0]
-    if match.lastgroup != "tag":
-        return Construct(raw, cast("ConstructKind", match.lastgroup))
-    name = TAG_NAME.match(raw)[1].lower()  # type: ignore[index]
-    if raw.startswith("</"):
-        return Construct(raw, "end", name)
-    if raw.endswith("/>") or name in VOID:
-        return Construct(raw, "empty", name)
-    is_copied = name in CODE or NOT_TRANSLATED.search(raw)
-    return Construct(raw, "verbatim" if is_copied else "start", name)
+    name: str
+    copies: str  # "inside" or "outside" of segments, or an empty string if the content is translated
 
 
 class Parser:
@@ -94,17 +67,23 @@ class Parser:
     def __init__(self, finish_segment: Callable[[str], str] = str) -> None:
         self.finish_segment = finish_segment
         self.parts: list[Part] = []
+        self.scopes = [Scope("", "")]  # the last one is the innermost
         self.begin()
 
     def begin(self) -> None:
         """Begin a new segment."""
-        self.raw = ""  # the segment as the source writes it
+        self.pieces: list[str] = []  # the segment as the source writes it
         self.text = ""  # the text of the segment without tags
         self.root = Element("", "", 0, 0)
         self.open = [self.root]  # the root and all open elements; the last one is the innermost
         self.depth = 0  # the deepest nesting of elements so far
-        # The name of the copied element: once for itself, and once for each open element of the same name inside.
-        self.kept: list[str] = []
+        self.n_opaque = 0
+        self.tags = ""  # the last tags since the last text, without attributes
+
+    @property
+    def kept(self) -> bool:
+        """Whether the next construct is inside of an element that is copied."""
+        return self.scopes[-1].copies != ""
 
     @property
     def innermost(self) -> Element:
@@ -112,75 +91,113 @@ class Parser:
         return self.open[-1]
 
     @property
-    def last_child(self) -> Element | None:
-        """The last child of the innermost open element, or None."""
+    def child_at_end(self) -> Element | None:
+        """The last child of the innermost open element if no text follows its beginning, or None."""
         children = self.innermost.children
-        return children[-1] if children else None
+        return children[-1] if children and children[-1].start == len(self.text) else None
 
     def read(self, raw: str, kind: ConstructKind, name: str = "") -> None:
         """Read the next construct."""
-        if self.kept:  # the construct is inside of an element that is copied as a whole
-            self.keep(raw, kind, name)
-        elif name in COPIED or name in BLOCK or kind == "declaration":
+        # The end tag of a reading may be missing. It ends before the next reading, and with its ruby text.
+        is_after_reading = name == "ruby" if kind == "end" else name in READINGS
+        scope = self.scopes[-1]
+        if is_after_reading and scope.name in READINGS:
+            self.read("", "end", scope.name)
+            scope = self.scopes[-1]
+        if scope.copies == "outside":
+            self.parts.append(raw)
+        elif kind == "text":
+            self.read_text(raw)
+        elif kind == "template":
+            self.copy(raw, raw)
+        elif is_block(kind, name) and not self.kept:
             self.finish()  # blocks separate segments
             self.parts.append(raw)
-            if kind == "verbatim" or (kind == "start" and name in COPIED):
-                self.kept = [name]
-        elif kind == "text":
-            self.write(raw, unescape(raw))
         else:
-            self.raw += raw
             self.mark(raw, kind, name)
+        self.set_scope(kind, name)
+
+    def set_scope(self, kind: ConstructKind, name: str) -> None:
+        """Begin or end a scope at a tag."""
+        scope = self.scopes[-1]
+        if kind == "translated":
+            self.scopes.append(Scope(name, ""))
+        elif kind == "verbatim" or (kind == "start" and name in COPIED | READINGS):
+            copies = "outside" if is_block(kind, name) else "inside"
+            self.scopes.append(Scope(name, scope.copies or copies))
+        elif kind == "start" and name == scope.name:  # elements with the same name may be nested
+            self.scopes.append(scope)
+        elif kind == "end" and name == scope.name:
+            self.scopes.pop()
+            if self.scopes[-1].copies == "outside":
+                self.finish()
+
+    def read_text(self, raw: str) -> None:
+        """Read a text of HTML. Addresses in it are copied."""
+        if self.kept:
+            self.keep(raw)
+            return
+        if not ADDRESS_SIGN.search(raw):
+            self.write(raw, unescape(raw))
+            return
+        for run in ENTITY.split(raw):  # no address contains an entity other than `&amp;`
+            for i, part in enumerate(ADDRESS.split(run)):
+                read = self.copy if i % 2 else self.write
+                read(part, unescape(part))
 
     def write(self, raw: str, text: str) -> None:
         """Add text to the segment. `raw` is the text as the source writes it, for example with entities."""
-        self.raw += raw
         text = WHITE_SPACE.sub(" ", text)
+        if text and self.is_separate(text):
+            self.finish()
+        self.pieces.append(raw)
+        last = self.child_at_end
         # Browsers show spaces with tags between them as one space, so drop a repeated space.
-        if text.startswith(" ") and (not self.text or self.text.endswith(" ")):
-            text = text[1:]
-            last = self.last_child
-            # An element without text, such as an image, keeps spaces on both sides.
-            if last and last.start == len(self.text):
-                last.closing += " "
-        self.text += text
+        if not self.text or self.text.endswith(" "):
+            rest = text.lstrip(" \xa0" if last else " ")
+            # An element without text, such as an image, keeps spaces on both sides, and no-break spaces after it.
+            if last:
+                last.closing += text.removesuffix(rest)
+            text = rest
+        is_in_word = IN_WORD.match(text) and IN_WORD.match(self.text[-1:])
+        if is_in_word and last and last.verbatim == last.shown:
+            # A mark in a word, as in `H<sub>2</sub>O`, belongs to the word.
+            self.text += last.shown
+            last.end = len(self.text)
+            last.verbatim = None
+        if text:
+            self.text += text
+            self.tags = ""
 
-    def copy(self, raw: str, text: str = "") -> None:
-        """Add a construct that is copied. `text` stands for it in the text to translate."""
-        start = len(self.text)
-        self.write(raw, text)
+    def is_separate(self, text: str) -> bool:
+        """Return whether a text is no continuation of the text before it, although no space is between them."""
+        around = self.tags + self.text[-2:] + text[0]
+        return bool(BETWEEN_LINKS.search(around) or BETWEEN_PHRASES.search(around))
+
+    def copy(self, raw: str, shown: str = "") -> None:
+        """Add a construct that is copied. A reader sees it as `shown`; without it, the construct takes no place."""
+        self.write(raw, self.new_stand_in() if shown else "")
         end = len(self.text)
-        last = self.last_child
-        if last and last.verbatim is not None and last.end == start:
-            # A copied element ends where this construct begins. A target word can belong to only one element, so extend
-            # the copied element.
-            last.closing += raw
-            last.end = end
-            return
-        element = Element("", "", start, end, verbatim=raw) if text else Element("", raw, start, end)
+        element = Element("", "", end - 1, end, verbatim=raw, shown=shown)
+        if not shown:
+            element = Element("", raw, end, end)
         self.innermost.children.append(element)
 
-    def keep(self, raw: str, kind: ConstructKind, name: str = "") -> None:
-        """Copy a construct inside of an element that is copied."""
-        if name == self.kept[0]:  # elements with the same name may be nested
-            if kind == "end":
-                self.kept.pop()
-            elif kind != "empty":
-                self.kept.append(name)
-        element = self.innermost
-        if element.verbatim is None:  # the copied element is a block, so it is outside of segments
-            self.parts.append(raw)
-            return
-        self.raw += raw
-        if not self.kept:  # this construct is the closing tag of the copied element
-            self.close(name, raw)
-            return
-        element.verbatim += raw
-        if kind == "text":
-            self.text += WHITE_SPACE.sub(" ", unescape(raw))
+    def keep(self, raw: str) -> None:
+        """Copy a text inside of an element that is copied. Readings are not shown, because they repeat their base."""
+        is_reading = self.scopes[-1].name in READINGS
+        self.copy(raw, "" if is_reading else WHITE_SPACE.sub(" ", unescape(raw)))
+
+    def new_stand_in(self) -> str:
+        """Return the next stand-in of the segment."""
+        self.n_opaque += 1
+        return STAND_INS[self.n_opaque % len(STAND_INS)]
 
     def mark(self, raw: str, kind: ConstructKind, name: str) -> None:
         """Read a tag or comment inside of a segment."""
+        self.pieces.append(raw)
+        sign = "/" if kind == "end" else ""
+        self.tags = f"{self.tags}<{sign}{name}>"[-MAX_TAGS:]
         if kind == "end":
             self.close(name, raw)
             return
@@ -188,13 +205,11 @@ class Parser:
         position = len(self.text)
         element = Element(raw, "", position, position)
         self.innermost.children.append(element)
-        if kind in ("start", "verbatim"):
+        if kind in ("start", "verbatim", "translated"):
             element.name = name
+            element.first_piece = len(self.pieces)
             self.open.append(element)
             self.depth = max(self.depth, len(self.open))
-        if kind == "verbatim":
-            element.verbatim = ""
-            self.kept = [name]
 
     def close(self, name: str, raw: str) -> None:
         """Close the innermost open element with this name, and all open elements inside of it."""
@@ -212,13 +227,36 @@ class Parser:
         element = self.open.pop()
         element.end = end
         element.closing = raw
+        self.hide(element)
+
+    def hide(self, element: Element) -> None:
+        """Make an element that ends here opaque if it has a text without letters, such as `<sup>[1]</sup>`.
+
+        If it touches the text before it, it is a mark, which takes no place in the text. Else, it gets a stand-in.
+        Marks of sentences stay in the text, because the model needs them.
+        """
+        content = self.text[element.start :]
+        has_text = SENTENCE_MARKS.fullmatch(content) is None
+        if IS_LETTER.search(content) or not (has_text or (element.children and not content)):
+            return
+        element.shown = content.strip().translate(shown_by_stand_in(element, self.text))
+        element.verbatim = "".join(self.pieces[element.first_piece : -1]).strip(SPACES)
+        element.children = []
+        # White space at both ends of the content stays in the text.
+        before, after = content.removesuffix(content.lstrip()), content.removeprefix(content.rstrip())
+        self.text = self.text[: element.start] + before
+        element.start = len(self.text)
+        if STAND_IN.search(content) or (content and not TOUCHES.search(self.text)):
+            self.text += self.new_stand_in()
+        element.end = len(self.text)
+        self.text += after
 
     def finish(self) -> None:
         """End the segment. It is copied if it has no letters or too deeply nested elements."""
-        if re.search(LETTER, self.text) and self.depth <= MAX_DEPTH:
+        if IS_LETTER.search(self.text) and self.depth <= MAX_DEPTH:
             self.add_segment()
         else:
-            self.parts.append(self.raw)
+            self.parts.append("".join(self.pieces))
         self.begin()
         between_segments.get()()
 
@@ -240,8 +278,9 @@ class Parser:
         # 3. Keep the white space at both ends of the text out of the translation.
         text = self.text.strip(" ")
         move(self.root, len(self.text) - len(self.text.lstrip(" ")), len(text))
-        before = self.raw.removesuffix(self.raw.lstrip(SPACES))
-        after = self.raw.removeprefix(self.raw.rstrip(SPACES))
+        raw = "".join(self.pieces)
+        before = raw.removesuffix(raw.lstrip(SPACES))
+        after = raw.removeprefix(raw.rstrip(SPACES))
 
         # 4. Copy unpaired tags at the edges of the segment, so that they do not move with a word.
         inner, tags_at_end = [], ""

@@ -7,12 +7,12 @@ from typing import Any
 
 import regex
 
-from nmt.documents.html import Parser, constructs
-from nmt.documents.markdown_delimiters import CLOSED, OPENED, close_emphasis, unmarked
+from nmt.documents.constructs import constructs
+from nmt.documents.html import Parser
+from nmt.documents.markdown_delimiters import CLOSED, OPENED, SPACE, close_emphasis, unmarked
 from nmt.documents.markdown_syntax import COPIED, COPIED_LINES, markdown_it
-from nmt.documents.markup import Format, Part, descendants, parts_of_text
-from nmt.text.spans import Span, replaced
-from nmt.text.words import LETTER
+from nmt.documents.markup import Format, Part, has_segment, parts_of_text
+from nmt.text.spans import Span
 
 # YAML, TOML and JSON.
 FRONT_MATTER = regex.compile(
@@ -29,14 +29,12 @@ ESCAPED = regex.compile(
     | &(?=\#?\w+;) | \](?=\() | (?={COPIED})[\[{{$:!<]""",
     regex.VERBOSE | regex.DOTALL,
 )
-# These functions escape a translation: marks of lists, headings and copied lines at the start of a paragraph, and in a
-# cell, "|".
-AS_PARAGRAPH = partial(
-    regex.compile(
-        rf"\A (\d{{0,9}}) ((?:[-+.)*=]|\#{{1,6}})(?=\s|$) | > | (?={COPIED_LINES})[:/\[{{-])",
-        regex.VERBOSE | regex.DOTALL,
-    ).sub,
-    r"\1\\\2",
+# These escape a translation: marks of lists, headings and copied lines at the start of a paragraph, and in a cell, "|".
+# A comment at the start of a paragraph would copy its line, so a space of no width precedes it.
+COMMENT_START = regex.compile(r"\A(?=<[!?])")
+MARK_START = regex.compile(
+    rf"\A (\d{{0,9}}) ((?:[-+.)*=]|\#{{1,6}})(?=\s|$) | > | (?={COPIED_LINES})[:/\[{{-])",
+    regex.VERBOSE | regex.DOTALL,
 )
 AS_CELL = partial(regex.compile(r"(?<!\\)\|").sub, r"\\|")
 TITLE = regex.compile(r"\[!\w[^\n]*")  # the title of an alert has a line of its own
@@ -58,16 +56,21 @@ def parse_markdown(text: str) -> list[Part]:
             finish: Callable[[str], str] = AS_CELL
         else:
             span = block_span(text, block.content, line_starts, line)
-            finish = str if parent.type == "heading_open" else AS_PARAGRAPH
+            finish = str if parent.type == "heading_open" else as_paragraph
         if span is None:  # the parser changed the text, for example tabs, so the block is copied
             continue
         _, searched = span
         block_parts = parts_of_block(
             block.children, block.content, line_breaks(text[slice(*span)], block.content), finish
         )
-        if any(map(has_words, block_parts)):
+        if has_segment(block_parts):
             replacements.append((span, block_parts))
     return parts_of_text(text, replacements)
+
+
+def as_paragraph(text: str) -> str:
+    """Escape what would begin another block at the start of a paragraph."""
+    return COMMENT_START.sub(SPACE, MARK_START.sub(r"\1\\\2", text))
 
 
 def cell_span(text: str, content: str, start: int, stop: int) -> Span | None:
@@ -101,13 +104,14 @@ def parts_of_block(
     copied like tags.
     """
     parser = Parser(lambda text: finish(close_emphasis(text)))
+    joined = content.replace("\n", " ")
     html_end = 0  # the end of the last HTML tag
     n_read = 0  # tokens before this index have been read
     for i, token in enumerate(tokens):
         start, end = token.map or (0, 0)
         if token.type == "html_inline":
             if parser.kept:  # the loop has skipped the tokens before this tag
-                keep_raw(parser, content[html_end:start])
+                parser.keep(joined[html_end:start])
             for construct in constructs(token.content):
                 parser.read(*construct)
             html_end = end
@@ -126,41 +130,28 @@ def parts_of_block(
             parser.copy(content[start:end])
             n_read = i + 3  # skip the text and the end of the link, which are already copied
         else:
-            read_token(parser, token, content[start:end].replace("\n", " "))
+            read_token(parser, token, joined[start:end])
     if parser.kept:
-        keep_raw(parser, content[html_end:])
+        parser.keep(joined[html_end:])
     parser.finish()
     return [unmarked(part) if isinstance(part, str) else part for part in parser.parts]
-
-
-def has_words(part: Part) -> bool:
-    """Return whether a part is a segment with letters outside of the elements that are copied."""
-    if isinstance(part, str):
-        return False
-    copied = [((child.start, child.end), "") for child in descendants(part.root) if child.verbatim is not None]
-    return regex.search(LETTER, replaced(part.text, copied)) is not None
 
 
 def read_token(parser: Parser, token: Any, raw: str) -> None:
     """Let a parser read an inline token. `raw` is the source of the token."""
     name = token.type.removesuffix("_open").removesuffix("_close")
     if name == "text":
-        parser.write(token.content, token.content)
+        parser.write(escape_markdown(token.content), token.content)
     elif name == "softbreak":
         parser.write(" ", " ")
     elif name in ("code_inline", "verbatim", "address"):
-        parser.copy(raw, token.content)
+        parser.copy(OPENED + raw if name == "code_inline" else raw, token.content)
     elif name in ("image", "mark", "attributes"):
         parser.copy(raw)
     elif token.nesting > 0:
         parser.read("[" if name == "link" else OPENED + token.markup, "start", f"{name} ")
     elif token.nesting < 0:
         parser.read(token.content or token.markup + CLOSED, "end", f"{name} ")
-
-
-def keep_raw(parser: Parser, raw: str) -> None:
-    """Let a parser copy a part of an element that is copied."""
-    parser.keep(raw.replace("\n", " "), "text")
 
 
 def escape_markdown(text: str) -> str:

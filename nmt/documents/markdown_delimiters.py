@@ -19,8 +19,10 @@ EMPTY = regex.compile(rf"{OPENED}([*_~]+)\1{CLOSED}")
 IN_WORD = regex.compile(rf"{_LETTER}{OPENED}_|_{CLOSED}{_LETTER}")
 UNDERSCORES = regex.compile(rf"(?<={OPENED})_+|_+(?={CLOSED})")
 SENTENCE_END = regex.compile(rf"([{END_MARKS}{CJK_CLAUSE_MARKS},:]++)({_CLOSERS})(?={_LETTER})")
-UNCLOSED = regex.compile(rf"(?<=(?![*_~])[\p{{P}}\p{{S}}]){_CLOSERS}(?={_LETTER})|{CLOSED}(?={OPENED})")
-UNOPENED = regex.compile(rf"(?<=[^\s\p{{P}}\p{{S}}{CLOSED}])(?={_OPENERS}[\p{{P}}\p{{S}}])")
+UNCLOSED = regex.compile(
+    rf"(?<=(?![*_~])[\p{{P}}\p{{S}}]){_CLOSERS}(?={_LETTER})|{CLOSED}(?={OPENED}[*_~])|(?<=`)(?={OPENED}`)"
+)
+UNOPENED = regex.compile(rf"(?<=[^\s\p{{P}}\p{{S}}{CLOSED}])(?={_OPENERS}{OPENED}?[\p{{P}}\p{{S}}])")
 
 
 def close_emphasis(text: str) -> str:

@@ -11,13 +11,14 @@ from typing import cast
 
 import regex
 
-from nmt.documents.html import Construct, ConstructKind, escape_html, parse_constructs
+from nmt.documents.constructs import Construct, ConstructKind
+from nmt.documents.html import escape_html, parse_constructs
 from nmt.documents.markup import Format, Part, Replacement, has_segment, parts_of_text
 from nmt.documents.tables import line_number
 from nmt.text.sentences import sentence_spans
 from nmt.text.words import END_MARKS, SYLLABLE, UNSPACED_CHARACTER, UNSPACED_SCRIPTS, WIDE_CHARACTER
 
-LINE_START = r"(?<![^\r\n])(?<!\r(?=\n))"
+LINE_START = r"(?:(?<![^\r\n])(?<!\r(?=\n))|(?<=\A\ufeff))"
 EOL = r"(?:\r\n?+|\n)"
 TIME = r"(?:\d+:)?\d+:\d\d[,.]\d+"
 TIMES = rf"[ \t]*{TIME}[ \t]*-->[ \t]*{TIME}[^\r\n]*"
@@ -25,7 +26,8 @@ TIMES = rf"[ \t]*{TIME}[ \t]*-->[ \t]*{TIME}[^\r\n]*"
 CUE_START = regex.compile(rf"{LINE_START}(?:[ \t]*\d+[ \t]*{EOL})?{TIMES}(?:{EOL}|\Z)")
 # A line with damaged times. A note of WebVTT may contain any.
 DAMAGED_TIMES = regex.compile(
-    rf"{LINE_START}(?!{TIMES}|NOTE)(?:[ \t]*+\d++:\d\d:\d\d[,.]\d++[ \t]*+[-\d]|(?=[^\r\n]*\d)[^\r\n]*-->)[^\r\n]*"
+    rf"{LINE_START}(?!\ufeff?+{TIMES}|NOTE)"
+    r"(?:[ \t]*+\d++:\d\d:\d\d[,.]\d++[ \t]*+[-\d]|(?=[^\r\n]*\d)[^\r\n]*-->)[^\r\n]*"
 )
 VTT_START = regex.compile(r"\ufeff?WEBVTT(?!\S)")
 EMPTY_LINE = regex.compile(LINE_START + EOL)
@@ -36,16 +38,16 @@ GAP = regex.compile(
     | (?<!\s)\s++\Z
     | (?<!\s)(?=[^\S\r\n]*+(?:\r\n?+|\n)[^\S\r\n]*+[\r\n])\s++
     | (?<!\s)(?=[^\S\r\n]*+[\r\n])(?<=[♪♫♬](?:</[^<>]*>)*)\s++
-    | (?<!\s)(?=[^\S\r\n]*+[\r\n])\s++(?=(?:</?(?!v)[^<>]*>|\{[^{}\r\n]*\})*+(?:[-–—♪♫♬]|<v[\s.]))
+    | (?<!\s)(?=[^\S\r\n]*+[\r\n])\s++(?=(?:</?(?!v)[^<>]*>|\{[^{}\r\n]*\})*+(?:[\p{Pd}♪♫♬]|<v[\s.]))
     | (?=[ \t])(?<=["""
     + END_MARKS
-    + r"""]['"”’»)]?(?:</[^<>]*>)?)[ \t]++(?=(?:<[^/<>]*>)*+[-–—])
+    + r"""]['"”’»)]?(?:</[^<>]*>)?)[ \t]++(?=(?:<[^/<>]*>)*+\p{Pd})
     | (?<=\S)[ \t]*+(?=<v[\s.]))
     | (?<!\s)(?=[^\S\r\n]*+[\r\n])\s++""",
     regex.VERBOSE,
 )
 # What is copied before and after a text: formats such as {\an8}; dashes and notes of music, and tags outside of them.
-HEAD = regex.compile(r"\A(?:\{[^{}\r\n]*\})*+(?:(?:</?(?!v)[^<>]*>|\{[^{}\r\n]*\})*+(?:\s*+[-–—♪♫♬])++\s*+)?")
+HEAD = regex.compile(r"\A(?:\{[^{}\r\n]*\})*+(?:(?:</?(?!v)[^<>]*>|\{[^{}\r\n]*\})*+(?:\s*+[\p{Pd}♪♫♬])++\s*+)?")
 TAIL = regex.compile(r"(?<![\s♪♫♬])(?:\s*+[♪♫♬])++(?:</?[^<>]*>|\{[^{}\r\n]*\}|\s)*+\Z")
 # Times, formats, and the readings of ruby are elements without content.
 CUE_CONSTRUCT = regex.compile(

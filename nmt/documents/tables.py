@@ -1,17 +1,18 @@
-"""Tables of strings in CSV, JSON and PO: each line of a string is a paragraph, which may contain tags.
+"""Tables of strings in CSV and JSON: each line of a string is a paragraph, which may contain tags.
 
-Everything else is copied. The libraries csv, json and polib are not used to write, because they would change line
-breaks and escapes.
+Everything else is copied. The libraries csv and json are not used to write, because they would change line breaks and
+escapes.
 """
 
 import json
 import re
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass, field
 
-from nmt.documents.html import BLOCK, MAX_DEPTH, VOID, Parser, constructs
-from nmt.documents.markup import Format, Part, Replacement, Segment, has_segment, parts_of_text
+from nmt.documents.constructs import BLOCK, VOID, Construct, constructs
+from nmt.documents.html import MAX_DEPTH, Parser
+from nmt.documents.markup import Format, Part, Replacement, ReviewState, Segment, has_segment, parts_of_text
 from nmt.errors import InputError
+from nmt.files import parse_json
 from nmt.text.spans import Span
 
 # A text that is copied: a URL, or a message with branches such as {n, plural, one {# day} other {# days}}.
@@ -22,22 +23,12 @@ SEPARATOR = re.compile(r"sep=(.)(?:\r\n?|\n)")  # the first line of some CSV fil
 # In JSON, each string is closed. `\Z` keeps a search linear in other texts.
 JSON_TOKEN = re.compile(r'(?P<string>"(?:[^"\\]|\\.)*+(?:"|\Z))(?P<colon>\s*:)?|[\[\]{}]')
 EXTENSION_KEYS = {"message", "description", "placeholders", "hash", "key"}  # of one message of a browser extension
+# States of new strings in a string catalog. The first stands for the second; as half of a character, it is in no file.
+NEW_STATE = '"\ud800"'
+CATALOG_REVIEW = ReviewState('"needs_review"', sure='"translated"', doubtful='"needs_review"')
 CATALOG_STATE = re.compile(r'"state": "(\w+)"')  # of a string in a string catalog
-PO_STRING = r'"(?:[^"\\\r\n]|\\[^\r\n0-9x])*"'  # escapes of bytes by numbers are not supported
-PO_LINE = re.compile(
-    rf"""[ \t]*(?:(?P<comment>\#[^\n]*)?
-    | (?P<name>domain|msgctxt|msgid|msgid_plural|msgstr(?:\[\d+\])?)[ \t]*
-      (?P<value>{PO_STRING}(?:[ \t\r\n]*{PO_STRING})*)[ \t]*)
-    (?:\r?\n|\Z)""",
-    re.VERBOSE,
-)
-PO_FUZZY = re.compile(r"#[,=](?:.*[\s,])?fuzzy(?![^\s,])")  # since version 0.23, gettext also writes flags after #=
-PO_ESCAPES = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v", '"': '"', "\\": "\\"}
-PO_ESCAPE = re.compile(r"\\(.)")
-PO_ESCAPED = str.maketrans({character: f"\\{name}" for name, character in PO_ESCAPES.items()})
-# An encoding that is neither UTF-8 nor ASCII. Templates have the word CHARSET in place of an encoding.
-PO_OTHER_CHARSET = re.compile(r"charset=(?!(?:utf-?8|(?:us-)?ascii|charset)(?![\w-]))[\w-]", re.IGNORECASE)
 TAG_START = re.compile(r"</?[^\s/>]+")
+NUMBERED_TAG = re.compile(r"(</?\d+>)")
 HTML_NAMES = BLOCK | VOID  # names of tags that are read as tags even without a partner
 
 
@@ -59,7 +50,7 @@ def read_string(
     text: str,
     escape: Callable[[str], str] = str,
     tags: Collection[str] = (),
-    paragraph_end: str = r"(\r?\n|\t)",
+    paragraph_end: str = r"(\r?\n|[ \t]*\t[ \t]*| {2,})",
 ) -> None:
     """Let a parser read a text that may contain tags.
 
@@ -77,7 +68,7 @@ def read_string(
     for i, line in enumerate(re.split(paragraph_end, text)):
         if i > 0 and not parser.kept:  # each line is a paragraph; line breaks between them are copied
             parser.finish()
-        for raw, kind, name in constructs(line):
+        for raw, kind, name in constructs_of_string(line):
             # A tag whose name is not in `HTML_NAMES` is text if the tag has no partner.
             partner = f"<{name}" if kind == "end" else f"</{name}"
             is_no_tag = name and name not in HTML_NAMES and partner not in tags
@@ -85,6 +76,15 @@ def read_string(
                 parser.read(escape(raw), kind, name)
             else:
                 parser.write(escape(raw), raw)
+
+
+def constructs_of_string(text: str) -> Iterator[Construct]:
+    """Yield the constructs of a string. The names of tags may be numbers, as React writes them: `<1>` and `</1>`."""
+    for i, piece in enumerate(NUMBERED_TAG.split(text)):
+        if i % 2 == 0:
+            yield from constructs(piece)
+        else:
+            yield Construct(piece, "end" if "/" in piece else "start", piece.strip("</>"))
 
 
 def parse_csv(text: str, column: str, title: object, *, into: str = "", is_tsv: bool = False) -> list[Part]:
@@ -108,7 +108,8 @@ def parse_csv(text: str, column: str, title: object, *, into: str = "", is_tsv: 
             option = "--column" if name == column else "--into"
             hint = f"{option} NAME; the first row of the file must have the names of the columns"
             raise InputError(f"which column of {title}? There are {names!r:.200}", hint=hint)
-    source, target = names.index(column), names.index(into or column)
+    source = names.index(column)
+    target = names.index(into or column)
     for row in rows:
         if len(row) != len(names):
             raise ValueError(f"line {line_number(text, row[0].start())} has {len(row)} fields instead of {len(names)}")
@@ -179,7 +180,7 @@ def parse_json_strings(text: str) -> list[Part]:
     Flutter's ARB has notes under these keys. In the messages of a browser extension, only each `message` is a segment.
     Raises ValueError if the text is no JSON.
     """
-    tree = json.loads(text.removeprefix("\ufeff"))
+    tree = parse_json(text.removeprefix("\ufeff"))
     entries = list(tree.values()) if isinstance(tree, dict) else []
     are_messages = [isinstance(entry, dict) and {"message"} <= entry.keys() <= EXTENSION_KEYS for entry in entries]
     is_extension = bool(entries) and all(are_messages)
@@ -203,7 +204,7 @@ def parse_string_catalog(text: str, target: str) -> list[Part]:
 
     replacements: list[Replacement] = []
     try:
-        source_language = json.loads(text.removeprefix("\ufeff"))["sourceLanguage"]
+        source_language = parse_json(text.removeprefix("\ufeff"))["sourceLanguage"]
         for path, (start, end) in json_values(text):
             if path[1:] != ["strings", path[-1]]:
                 continue
@@ -213,7 +214,8 @@ def parse_string_catalog(text: str, target: str) -> list[Part]:
             source = localizations.get(source_language) or {"stringUnit": {"state": "new", "value": path[-1]}}
             states = CATALOG_STATE.findall(json.dumps(localizations.get(target)))
             if entry.get("shouldTranslate", True) and set(states) <= {"new"}:
-                new = CATALOG_STATE.sub('"state": "needs_review"', json.dumps(source))
+                # The keys are sorted, as in Xcode, so each state comes before its value.
+                new = CATALOG_STATE.sub(f'"state": {NEW_STATE}', json.dumps(source, sort_keys=True))
                 localizations[target] = json.loads(new)
                 as_xcode = json.dumps(entry, ensure_ascii=False, indent=2, separators=(",", " : "))
                 entry_parts = parts_of_json(as_xcode.replace("\n", "\n    "), is_new)
@@ -225,10 +227,13 @@ def parse_string_catalog(text: str, target: str) -> list[Part]:
 
 def parts_of_json(text: str, is_text: Callable[[list[str]], bool]) -> list[Part]:
     """Return the parts of a JSON text. Strings for whose path `is_text` returns True are segments."""
-    replacements = []
+    replacements: list[Replacement] = []
     for path, (start, end) in json_values(text):
-        if text[start] == '"' and is_text(path):
-            value_parts = parts_of_string(json.loads(text[start:end], strict=False), escape_json)
+        if text[start:end] == NEW_STATE:
+            replacements.append(((start, end), [CATALOG_REVIEW]))
+        elif text[start] == '"' and is_text(path):
+            value = json.loads(text[start:end], strict=False)
+            value_parts = parts_of_string(value, escape_json)
             if has_segment(value_parts):
                 replacements.append(((start, end), ['"', *value_parts, '"']))
     return parts_of_text(text, replacements)
@@ -254,97 +259,13 @@ def json_values(text: str) -> Iterator[tuple[list[str], Span]]:
             path.pop()
             yield path, (starts.pop(), token.end())
         if len(path) > MAX_DEPTH:
-            raise ValueError(f"line {line_number(text, token.start())} is nested over {MAX_DEPTH} deep")
+            number = line_number(text, token.start())
+            raise ValueError(f"line {number} is nested over {MAX_DEPTH} deep")
 
 
 def escape_json(text: str) -> str:
     """Escape a text for the inside of a JSON string."""
     return json.dumps(text, ensure_ascii=False)[1:-1]
-
-
-@dataclass
-class PoMessage:
-    """A message of a PO file."""
-
-    values: dict[str, re.Match[str]] = field(default_factory=dict)  # the matches of `PO_LINE` by names such as msgid
-    is_fuzzy: bool = False  # whether the comments before the message have the flag "fuzzy"
-
-    @property
-    def is_complete(self) -> bool:
-        """Whether the message has a msgstr. After a msgstr, a message can only have further plural forms."""
-        return any(name.startswith("msgstr") for name in self.values)
-
-
-def parse_po(text: str) -> list[Part]:
-    """Return the parts of a PO file. Each `msgstr` that is empty or fuzzy gets a translation of the `msgid`.
-
-    The first of several plural forms is translated from `msgid`, the others from `msgid_plural`. A single plural form
-    is translated from `msgid_plural`. Raises ValueError if the text is no PO file.
-    """
-    replacements = []
-    for message in po_messages(text):
-        texts = {name: po_text(value["value"]) for name, value in message.values.items()}
-        # The message with an empty msgid contains the header of the file.
-        if not texts["msgid"]:
-            if PO_OTHER_CHARSET.search(texts.get("msgstr", "")):
-                raise ValueError("its header names another encoding than UTF-8; msgconv -t UTF-8 converts it")
-            continue
-        for name, value in message.values.items():
-            is_finished = texts[name] and not message.is_fuzzy
-            if is_finished or not name.startswith("msgstr"):
-                continue
-            is_first_of_several = name == "msgstr[0]" and "msgstr[1]" in texts
-            source = texts["msgid"] if is_first_of_several else texts.get("msgid_plural", texts["msgid"])
-            # A value can consist of several strings. The translation is a single string.
-            replacements.append((value.span("value"), ['"', *parts_of_string(source, escape_po), '"']))
-    return parts_of_text(text, replacements)
-
-
-def po_messages(text: str) -> list[PoMessage]:
-    """Return the messages of a PO file. Obsolete messages, whose lines begin with `#~`, are left out.
-
-    A message ends with its last msgstr. A comment belongs to the message or domain after it.
-    """
-    messages = [PoMessage()]
-    position = int(text.startswith("\ufeff"))  # skip a BOM
-
-    # 1. Read line by line. A value may be written as several strings on several lines: these are read as one line.
-    while position < len(text):
-        line = PO_LINE.match(text, position)
-        if not line:
-            raise ValueError(f"line {line_number(text, position)} is no comment, name or string")
-        position = line.end()
-        name, comment = line["name"] or "", line["comment"] or ""
-        is_separate = name == "domain" or comment.startswith("#~")  # comments before such a line belong to no message
-        is_next = messages[-1].is_complete and (comment or name) and not name.startswith("msgstr[")
-        if is_separate or is_next:
-            messages.append(PoMessage())
-        if PO_FUZZY.match(comment):
-            messages[-1].is_fuzzy = True
-        if name in messages[-1].values:
-            raise ValueError(f"line {line_number(text, line.start('name'))} repeats {name} of the message")
-        if name and not is_separate:
-            messages[-1].values[name] = line
-
-    # 2. Leave out messages without values, which arise from comments, domains and obsolete messages. Check the rest.
-    messages = [message for message in messages if message.values]
-    for message in messages:
-        if "msgid" not in message.values or not message.is_complete:
-            first, *_ = message.values.values()
-            number = line_number(text, first.start("name"))
-            raise ValueError(f"the message at line {number} needs a msgid and a msgstr")
-    return messages
-
-
-def escape_po(text: str) -> str:
-    """Escape a text for the inside of a PO string."""
-    return text.translate(PO_ESCAPED)
-
-
-def po_text(value: str) -> str:
-    """Return the text of a value, which consists of strings with escapes as in C."""
-    joined = "".join(string[1:-1] for string in re.findall(PO_STRING, value))
-    return PO_ESCAPE.sub(lambda escape: PO_ESCAPES.get(escape[1], escape[1]), joined)
 
 
 def join_surrogates(text: str) -> str:
@@ -360,4 +281,4 @@ def line_number(text: str, position: int) -> int:
     return text.count("\n", 0, position) + 1
 
 
-JSON, PO = Format(parse_json_strings, str, protects=True), Format(parse_po, str)
+JSON = Format(parse_json_strings, str, protects=True)

@@ -5,14 +5,16 @@ from copy import deepcopy
 from dataclasses import replace
 from functools import partial
 
-from nmt.documents.markup import Part
+from nmt.documents.markup import Part, ReviewState
 from nmt.documents.xml import XmlNode
 from nmt.documents.xml_units import Pairs, UnitTable, child_named, is_empty, open_tag, parse_units
 from nmt.languages import base_language
 
 UNFINISHED = re.compile(r"""(\sstate\s*=\s*["'])(?:new|initial|needs-translation)\b""")
+STATE = re.compile(r"""\sstate\s*=\s*(?:"[^"]*"|'[^']*')""")
 SEGMENT = re.compile(r"""\smtype\s*=\s*["']seg\b""")
 SEGMENT_ID = re.compile(r"""\smid\s*=\s*["']([^"']*)""")
+TMX_DOUBTFUL = '<prop type="x-review">needs-review</prop>'  # stands before a translation
 LANGUAGE = re.compile(r"""<tuv\s(?:[^<>]*\s)?(?:xml:)?lang\s*=\s*["']([^"']*)""")
 
 
@@ -40,11 +42,20 @@ def xliff_pairs(unit: XmlNode) -> Pairs:
     if not empty and not is_new:
         return
 
-    # 3. A new translation is to be reviewed. Only a state that the file declares is replaced.
-    state = "needs-review-translation" if unit.local_name == "trans-unit" else "translated"
-    for node in (unit, target):
-        node.opening = UNFINISHED.sub(rf"\g<1>{state}", node.opening)
+    # 3. Say whether the translation is to be reviewed. In version 2, this is a state of the segment.
+    if unit.local_name == "segment":
+        set_state(unit, "translated", "initial")
+    else:
+        set_state(target, "needs-review-translation", "needs-review-translation")
     yield from empty or pairs
+
+
+def set_state(node: XmlNode, unknown: str, doubtful: str) -> None:
+    """Set the state of an element. If confidences are unknown, only a declared state of the unfinished is replaced."""
+    tag = open_tag(node)
+    declared = UNFINISHED.sub(rf"\g<1>{unknown}", tag)
+    bare = STATE.sub("", tag)[:-1]
+    node.opening = ReviewState(declared, f'{bare} state="translated">', f'{bare} state="{doubtful}">')
 
 
 def segments_of(node: XmlNode) -> dict[str, XmlNode]:
@@ -96,6 +107,8 @@ def tmx_pairs(unit: XmlNode, source: str, target: str) -> Pairs:
         unit.children.insert(unit.children.index(version) + 1, translation)
     new, old = child_named(translation, "seg"), child_named(version, "seg")
     if new and old and is_empty(new):
+        tag = open_tag(new)
+        new.opening = ReviewState(tag, tag, TMX_DOUBTFUL + tag)
         yield new, old
 
 
@@ -110,5 +123,5 @@ def parse_tmx(text: str, source: str, target: str) -> list[Part]:
     return parse_units(text, UnitTable("TMX", r"tmx\b", ("tu",), partial(tmx_pairs, source=source, target=target)))
 
 
-XLIFF_ROOT = r"""xliff\s(?:.*\s)?version\s*=\s*["'][12]\."""
+XLIFF_ROOT = r"""xliff\b.*(?:\sversion\s*=\s*["']|\sxmlns\s*=\s*["']urn:oasis:names:tc:xliff:document:)[12]\."""
 XLIFF = UnitTable("XLIFF of version 1 or 2", XLIFF_ROOT, ("trans-unit", "segment"), xliff_pairs).format()

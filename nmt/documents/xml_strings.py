@@ -7,11 +7,12 @@ import re
 from itertools import pairwise
 
 from nmt.documents.html import escape_html
+from nmt.documents.markup import ReviewState
 from nmt.documents.tables import join_surrogates
 from nmt.documents.xml import XmlNode
-from nmt.documents.xml_units import Pairs, UnitTable, child_named, is_empty
+from nmt.documents.xml_units import Pairs, UnitTable, child_named, is_empty, open_tag
 
-UNFINISHED = re.compile(r"""\stype\s*=\s*["']unfinished\b""")
+UNFINISHED = re.compile(r"""\stype\s*=\s*["']unfinished["']""")
 # The mark of the access key in a label, such as `E&xit`. Names such as AT&T, entities and addresses have another `&`.
 ACCESS_KEY = r"((?<!&)(?<![A-Z](?=&[A-Z]))&(?=\w)(?!\w+[;=]))"
 # Data of a .resx file that is no text: it has another type, or is a setting of the designer.
@@ -27,13 +28,20 @@ ANDROID_SIGN = re.compile(r"""[\\'"]|\A[@?]""")
 
 
 def qt_pairs(message: XmlNode) -> Pairs:
-    """Yield pairs of an empty unfinished translation, or of an empty plural form of it, and its source."""
+    """Yield pairs of an empty unfinished translation, or of an empty plural form of it, and its source.
+
+    A translation that has some plural forms already stays unfinished.
+    """
     source, translation = child_named(message, "source"), child_named(message, "translation")
     if source and translation and UNFINISHED.search(translation.opening):
-        forms = [child for child in translation.children if child.name == "numerusform"]
-        for target in forms or [translation]:
-            if is_empty(target):
-                yield target, source
+        forms = [child for child in translation.children if child.name == "numerusform"] or [translation]
+        targets = list(filter(is_empty, forms))
+        tag = finished = open_tag(translation)
+        if targets == forms:
+            finished = UNFINISHED.sub("", tag)
+        translation.opening = ReviewState(tag, finished, tag)
+        for target in targets:
+            yield target, source
 
 
 def android_pairs(resource: XmlNode) -> Pairs:

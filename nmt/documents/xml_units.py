@@ -11,7 +11,8 @@ from functools import partial
 from html import unescape
 from typing import NamedTuple
 
-from nmt.documents.html import ConstructKind, Parser, escape_html
+from nmt.documents.constructs import ConstructKind
+from nmt.documents.html import Parser, escape_html
 from nmt.documents.markup import Format, Part, has_segment
 from nmt.documents.tables import BRANCHES, read_string
 from nmt.documents.xml import XmlNode, read_xml
@@ -72,12 +73,16 @@ def parse_units(text: str, table: UnitTable) -> list[Part]:
 
         # 2. Replace the content of the element, or copy its tags.
         if node in sources:
-            parts.extend(filled(node, sources[node], table))
-            return
-        parts.append(node.opening)
-        for child in node.children:
-            visit(child, is_translated)
-        parts.append(node.closing)
+            parts.extend(filled(node, sources.pop(node), table))
+        else:
+            parts.append(node.opening)
+            for child in node.children:
+                visit(child, is_translated)
+            parts.append(node.closing)
+
+        # 3. Free the memory of the unit.
+        if node.local_name in table.units:
+            node.children.clear()
 
     visit(document, is_translated=True)
     return parts
@@ -97,11 +102,12 @@ def filled(target: XmlNode, source: XmlNode, table: UnitTable) -> list[Part]:
     return [target.opening, *parser.parts, target.closing]
 
 
-def open_tag(node: XmlNode) -> None:
-    """Give an element that is one tag, such as `<target/>`, an opening and a closing tag."""
+def open_tag(node: XmlNode) -> str:
+    """Give an element that is one tag, such as `<target/>`, an opening and a closing tag. Return the opening tag."""
     if not node.closing:
         node.opening = node.opening.rstrip("/> \t\r\n") + ">"
         node.closing = f"</{node.name}>"
+    return node.opening
 
 
 def child_named(node: XmlNode, name: str) -> XmlNode | None:

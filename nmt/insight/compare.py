@@ -8,6 +8,7 @@ from string import ascii_uppercase
 
 from sacrebleu.metrics.chrf import CHRF
 
+from nmt.corpus.split import count_words
 from nmt.evaluate import PairedScore, ScoreSettings, paired_scores, sacrebleu_metrics, score
 from nmt.insight import pages
 
@@ -64,7 +65,7 @@ def compare(
     names: Sequence[str], systems: Sequence[Sequence[str]], test_set: EvaluationSet, *, n_trials: int = 1000
 ) -> Comparison:
     """Compare two or more systems by their translations of a test set. The first system is the baseline."""
-    metrics = sacrebleu_metrics(test_set.references, **asdict(test_set.settings))
+    metrics = sacrebleu_metrics(test_set.references, test_set.settings)
     scores = paired_scores(systems, metrics, n_trials=n_trials)
     lines = compared_lines(systems, test_set)
     side = "reference" if test_set.sources is None else "source"
@@ -79,12 +80,6 @@ def compare(
         groups=groups,
         differing=differing,
     )
-
-
-def n_words(text: str) -> int:
-    """Return the number of words of a text. If the text has no spaces, return the number of characters."""
-    text = text.strip()
-    return len(text.split() if " " in text else text)
 
 
 def compared_lines(systems: Sequence[Sequence[str]], test_set: EvaluationSet) -> list[ComparedLine]:
@@ -105,7 +100,7 @@ def by_length(lines: Sequence[ComparedLine], test_set: EvaluationSet) -> list[Li
     """Group the lines by the length of the source. If the sources are unknown, use the length of the reference."""
     members: dict[str, list[ComparedLine]] = {name: [] for name in GROUPS}
     for line in lines:
-        length = n_words(line.reference if test_set.sources is None else line.source)
+        length = count_words(line.reference if test_set.sources is None else line.source)
         name = next(name for name, longest in GROUPS.items() if length <= longest)
         members[name].append(line)
     return [group_of(name, group, test_set) for name, group in members.items() if group]
@@ -116,7 +111,7 @@ def group_of(name: str, lines: Sequence[ComparedLine], test_set: EvaluationSet) 
     references = [lines_of(side, lines) for side in test_set.references]
     bleu = []
     for hypotheses in zip(*(line.translations for line in lines), strict=True):
-        (score_of_system,) = score(hypotheses, references, ("bleu",), **asdict(test_set.settings))
+        (score_of_system,) = score(hypotheses, references, ("bleu",), test_set.settings)
         bleu.append(score_of_system.value)
     return LineGroup(name, len(lines), bleu)
 

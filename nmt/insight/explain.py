@@ -317,7 +317,9 @@ class Sentence:
         described_tokens = []
         for t, token in enumerate(tokens):
             likely = best.indices[t].tolist()
-            alternatives = list(map(Choice, self.tokenizer.pieces(likely), likely, best.values[t].tolist()))
+            likely_pieces = self.tokenizer.pieces(likely)
+            likely_log_probs = best.values[t].tolist()
+            alternatives = list(map(Choice, likely_pieces, likely, likely_log_probs))
             log_prob = token_log_probs[t].item()
             described_tokens.append(Token(pieces[t], token, log_prob, int(ranks[t]), alternatives))
         return described_tokens

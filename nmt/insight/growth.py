@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -17,7 +16,6 @@ from nmt.errors import InputError
 from nmt.insight import pages
 from nmt.insight.curves import read_figures
 from nmt.insight.explain import Sentence
-from nmt.insight.heads import HeadSummary, attention_summary
 from nmt.run.directory import RunDirectory
 from nmt.translate.loading import load
 from nmt.translate.translator import Translator
@@ -36,17 +34,6 @@ class Snapshot:
 
 
 @dataclass(frozen=True)
-class HeadGrowth:
-    """One role of an attention head, and the strength of this role at each snapshot; see `roles_of`."""
-
-    role: str
-    part: str  # encoder, decoder or cross
-    layer: int  # layer number, from 1
-    head: int  # head number, from 1
-    shares: list[float]  # strength of the role at each snapshot, 0-1
-
-
-@dataclass(frozen=True)
 class Growth:
     """The result of `growth` for one sentence and a run of N snapshots."""
 
@@ -59,8 +46,6 @@ class Growth:
     reference_pieces: list[str]  # the last piece is EOS
     snapshots: tuple[Snapshot, ...]  # in the order of their steps
     cross: Tensor  # (N, L, H, T, S): cross-attention weights for the reference; L is 0 if the model has no attention
-    heads: list[HeadGrowth]
-    n_pairs: int  # number of sentence pairs from which `heads` are computed
     loss: list[tuple[float, float]]  # (step, training loss)
     validations: list[tuple[int, float, float]]  # (step, dev loss, dev BLEU)
 
@@ -86,23 +71,19 @@ def growth(
     if reference is None:
         (reference,) = final.translate([text])
     target_tokens = sentence.tokens_of(reference)
-    curves, validations = read_figures(directory)
-    pairs = [(text, reference)]
-    if not languages:  # the dev samples of a multilingual run mix all directions
-        pairs += dev_samples(validations)
 
     # 2. Translate and score with each snapshot.
     looks = []
     for step in steps:
         file = directory.snapshot_file(step)
         translator = load(file, device, engine="torch").to(languages)
-        looks.append(look(translator, step, reference, pairs))
+        looks.append(look(translator, step, text, reference))
 
     # 3. Collect the results of all snapshots, and the curves of the training.
+    curves, validations = read_figures(directory)
     loss = list(zip(curves["step"], curves["loss"], strict=True))
     figures = [(line["step"], line["dev_loss"], line["dev_bleu"]) for line in validations]
-    snapshots, cross, summaries = zip(*looks, strict=True)
-    heads = heads_along(summaries)
+    snapshots, cross = zip(*looks, strict=True)
     reference_pieces = final.tokenizers.target.pieces(target_tokens)
     return Growth(
         run=str(run),
@@ -114,62 +95,24 @@ def growth(
         reference_pieces=reference_pieces,
         snapshots=snapshots,
         cross=torch.stack(cross),
-        heads=heads,
-        n_pairs=len(pairs),
         loss=loss,
         validations=figures,
     )
 
 
-def dev_samples(validations: list[dict[str, Any]]) -> list[tuple[str, str]]:
-    """Return the pairs of source and reference that the last validation logged."""
-    if not validations:
-        return []
-    samples = validations[-1].get("samples", [])
-    return [(source, reference) for source, reference, _ in samples]
+def look(translator: Translator, step: int, text: str, reference: str) -> tuple[Snapshot, Tensor]:
+    """Translate a sentence by greedy search, and score `reference` by teacher forcing.
 
-
-def look(
-    translator: Translator, step: int, reference: str, pairs: Sequence[tuple[str, str]]
-) -> tuple[Snapshot, Tensor, list[HeadSummary]]:
-    """Translate the source of the first pair by greedy search, and score `reference` by teacher forcing.
-
-    Returns the snapshot, its cross-attention weights (L, H, T, S), and the statistics of its heads over all pairs.
+    Returns the snapshot, and its cross-attention weights (L, H, T, S).
     """
-    sentence = Sentence(translator, pairs[0][0], GREEDY)
+    sentence = Sentence(translator, text, GREEDY)
     model = sentence.model
     target = sentence.tokens_of(reference)
     with torch.inference_mode():
         (greedy,), _ = sentence.search(sentence.options)
         probabilities = [math.exp(token.log_prob) for token in sentence.scored(target)]
         cross = model.attention(sentence.src, sentence.tgt_in(target)).cross[:, 0]
-    snapshot = Snapshot(step, sentence.text_of(greedy.tokens), greedy.is_cut, probabilities)
-    return snapshot, cross, attention_summary(translator, pairs)
-
-
-def heads_along(summaries: Sequence[Sequence[HeadSummary]]) -> list[HeadGrowth]:
-    """Return a `HeadGrowth` for each role of each head, given the statistics of all heads at each snapshot."""
-    heads = []
-    for head_along in zip(*summaries, strict=True):
-        first = head_along[0]
-        for role in roles_of(first):
-            shares = [roles_of(head)[role] for head in head_along]
-            heads.append(HeadGrowth(role, first.part, first.layer, first.head, shares))
-    return heads
-
-
-def roles_of(head: HeadSummary) -> dict[str, float]:
-    """Return how strongly a head has each role in which heads may specialize, 0-1.
-
-    - `previous`: the mean weight on the previous piece.
-    - `end`: the mean weight on EOS of the source or, in the decoder's self-attention, on BOS.
-    - `alignment`, in cross-attention: the mean weight on pieces except EOS, divided by 2^entropy. A head effectively
-      attends to 2^entropy pieces.
-    """
-    if head.part == "cross":
-        n_keys = 2**head.entropy
-        return {"alignment": (1 - head.boundary) / n_keys, "end": head.boundary}
-    return {"previous": head.previous, "end": head.boundary}
+    return Snapshot(step, sentence.text_of(greedy.tokens), greedy.is_cut, probabilities), cross
 
 
 def as_page(growths: Sequence[Growth]) -> str:

@@ -5,13 +5,12 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from nmt.decode.engines.torch_engine import ATTENTION_POSITIONS, TorchEngine
-from nmt.errors import DataError, InputError
+from nmt.decode.engines.torch_engine import ATTENTION_POSITIONS, only_model
+from nmt.errors import DataError
 from nmt.model.base import AttentionWeights, Seq2Seq
 from nmt.text import BOS, EOS, PAD
 from nmt.text.batches import Batch, pair_batches
@@ -42,16 +41,6 @@ class HeadSummary:
     boundary: float
 
 
-class Part(NamedTuple):
-    """The attention weights of one part of a model for a batch, with bool masks of the query and key positions."""
-
-    name: str  # encoder, decoder or cross
-    weights: Tensor  # (L, B, H, T, S)
-    queries: Tensor  # (B, T): True where the query is not padding
-    keys: Tensor  # (B, S): True where the key is not padding
-    boundary: Tensor  # (B, S): True where the key is EOS of the source, or BOS in the decoder's self-attention
-
-
 def attention_summary(run: Path | str | Translator, corpus: Sequence[tuple[str, str]]) -> list[HeadSummary]:
     """Return statistics of every attention head of a model over a corpus, in the order of parts, layers and heads.
 
@@ -76,11 +65,10 @@ def attention_summary(run: Path | str | Translator, corpus: Sequence[tuple[str, 
         batch = pairs.to(model.device)
         with torch.inference_mode():
             attention = model.attention(batch.src, batch.tgt_in)
-            for part in parts_of(attention, batch):
-                figures = head_figures(part.weights, part.queries, part.keys, part.boundary)
-                figures = figures.cpu().double()
-                sums[part.name] = sums[part.name] + figures if part.name in sums else figures
-                n_queries[part.name] += int(part.queries.sum())
+            for name, tensors in parts_of(attention, batch).items():
+                figures = head_figures(*tensors).cpu().double()
+                sums[name] = sums.get(name, torch.zeros(())) + figures
+                n_queries[name] += int(tensors[1].sum())
 
     # 2. Divide the sums by the number of queries.
     summaries = []
@@ -94,29 +82,32 @@ def attention_summary(run: Path | str | Translator, corpus: Sequence[tuple[str, 
 
 def single_model(translator: Translator) -> Seq2Seq:
     """Return the single model of a translator. Raises InputError if the translator has an export or an ensemble."""
-    engine = translator.engine.torch_engine("attention weights")
-    assert isinstance(engine, TorchEngine)
-    if len(engine.models) > 1:
-        raise InputError("an ensemble gives no attention weights", hint="name one run")
-    return engine.models[0]
+    problem = "an ensemble gives no attention weights"
+    return only_model(translator.engine, "attention weights", problem=problem, hint="name one run")
 
 
-def parts_of(weights: AttentionWeights, batch: Batch) -> list[Part]:
-    """Return the parts of a model that have attention weights."""
+def parts_of(weights: AttentionWeights, batch: Batch) -> dict[str, tuple[Tensor, Tensor, Tensor, Tensor]]:
+    """Return the arguments of `head_figures` for each part of a model that has attention weights."""
     src = batch.src != PAD
     tgt = batch.tgt_in != PAD
     end_of_src = batch.src == EOS
-    encoder = Part("encoder", weights.encoder, src, src, end_of_src)
-    decoder = Part("decoder", weights.decoder, tgt, tgt, batch.tgt_in == BOS)
-    cross = Part("cross", weights.cross, tgt, src, end_of_src)
-    return [part for part in (encoder, decoder, cross) if len(part.weights)]
+    parts = {
+        "encoder": (weights.encoder, src, src, end_of_src),
+        "decoder": (weights.decoder, tgt, tgt, batch.tgt_in == BOS),
+        "cross": (weights.cross, tgt, src, end_of_src),
+    }
+    return {name: tensors for name, tensors in parts.items() if len(tensors[0])}
 
 
 def head_figures(weights: Tensor, queries: Tensor, keys: Tensor, boundary: Tensor) -> Tensor:
     """Sum the six statistics of `HeadSummary` over all queries that are not padding. Returns a tensor (L, H, 6).
 
-    The arguments are fields of `Part`. Without a padding mask, `weights` may include padding: these weights are set to
-    0, and the rows are normalized again.
+    Args:
+        weights: (L, B, H, T, S). Without a padding mask, weights may include padding: these weights are set to 0, and
+            the rows are normalized again.
+        queries: (B, T), True where the query is not padding.
+        keys: (B, S), True where the key is not padding.
+        boundary: (B, S), True where the key is EOS of the source, or BOS in the decoder's self-attention.
     """
     n_queries, n_keys = weights.shape[3:]
     w = weights.to(torch.promote_types(weights.dtype, torch.float32))

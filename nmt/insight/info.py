@@ -95,13 +95,10 @@ def run_facts(run: RunDirectory) -> dict[str, Any]:
     facts["checkpoints"] = run.checkpoint_steps()
     facts["manifest"] = run.read_manifest()
 
-    # Keep the newest scores for each test set and search settings.
+    facts["scores"] = run.read_scores()
     model_hash = facts.get("file", {}).get("sha256")
-    newest = {}
-    for line in run.read_scores():
-        test = str(line.get("source_sha256")), str(line.get("search"))
-        newest[test] = {**line, "is_of_this_model": line.get("model_sha256") == model_hash}
-    facts["scores"] = list(newest.values())
+    for line in facts["scores"]:
+        line["is_of_this_model"] = line.get("model_sha256") == model_hash
     return facts
 
 

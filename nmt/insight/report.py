@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +46,7 @@ def evaluated(
     sacreBLEU's settings follow from the target language and the references.
     """
     settings = choose_settings(language(config.data, "target"), [references])
-    scores = score(translations, [references], ("bleu", "chrf", "ter"), **asdict(settings), n_bootstrap=1000)
+    scores = score(translations, [references], ("bleu", "chrf", "ter"), settings, n_bootstrap=1000)
     test_set = EvaluationSet(corpus, list(sources), [list(references)], settings)
     lines = compared_lines([translations], test_set)
     worst_first = sorted(lines, key=lambda line: line.chrf)

@@ -40,7 +40,6 @@ def search_tree(steps: Sequence[TraceStep], options: SearchOptions, tokenizer: T
         parent_beams = step.parent_beams[0].tolist()
         last_tokens = step.live.tokens[0, :, -1].tolist()
         kept = list(zip(parent_beams, last_tokens, strict=True))
-        is_live = step.live.log_prob[0] > -torch.inf  # (K,)
 
         # 2. Make a node for each candidate.
         node_of: dict[tuple[int, int], int] = {}
@@ -68,10 +67,8 @@ def search_tree(steps: Sequence[TraceStep], options: SearchOptions, tokenizer: T
             )
             node_of[parent, token] = node.index
             nodes.append(node)
-        # 3. Find the node of each live hypothesis. A beam without a live hypothesis gets None.
-        live = []
-        for key, alive in zip(kept, is_live.tolist(), strict=True):
-            live.append(node_of[key] if alive else None)
+        # 3. Find the node of each live hypothesis. A beam without one may get any node: its candidates have -inf.
+        live = [node_of.get(key) for key in kept]
     return nodes
 
 

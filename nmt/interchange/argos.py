@@ -18,12 +18,11 @@ import os
 import stat
 import tempfile
 import zipfile
-from io import BytesIO
 from pathlib import Path
 
 from nmt.config import language
 from nmt.errors import InputError
-from nmt.files import TEMP_MARK, atomic_write, is_special
+from nmt.files import TEMP_MARK, atomic_writer
 from nmt.interchange.ctranslate2 import to_ctranslate2
 from nmt.translate.translator import Translator
 
@@ -39,8 +38,7 @@ def to_argos(translator: Translator, path: Path, quantization: str = "int8") -> 
             exists and is not a package.
         NmtError: the log-probabilities of CTranslate2 differ from ours.
     """
-    # Accept a special file, such as /dev/stdout: the package is written into this file.
-    if path.is_dir() or (os.path.lexists(path) and not is_special(path) and not is_package(path)):
+    if os.path.lexists(path) and not (path.is_file() and is_package(path)):
         raise InputError(f"{path} exists and is not an export", hint="name another file: NAME.argosmodel")
     check_supported(translator)
     # 1. Collect the languages and the tokenizer.
@@ -64,10 +62,9 @@ def to_argos(translator: Translator, path: Path, quantization: str = "int8") -> 
     }
     # 2. Convert the model in a temporary directory. `sweep_temps` recognizes its name if this process is killed.
     real = Path(os.path.realpath(path))
-    folder = None if is_special(path) else real.parent
     suffix = f"{TEMP_MARK}{os.getpid()}"
     prefix = f"{real.name}{TEMP_MARK}"
-    with tempfile.TemporaryDirectory(suffix, prefix, folder, ignore_cleanup_errors=True) as temporary:
+    with tempfile.TemporaryDirectory(suffix, prefix, real.parent, ignore_cleanup_errors=True) as temporary:
         model = Path(temporary, "model")
         to_ctranslate2(translator, model, quantization)
         for name in MODEL_FILES:
@@ -118,11 +115,9 @@ def code_and_name(language: str) -> tuple[str, str]:
 
 def write_zip(path: Path, directory: str, files: dict[str, bytes]) -> None:
     """Write a zip file of one directory. All files get the same date, so that equal contents give equal bytes."""
-    buffer = BytesIO()  # zipfile cannot write to every kind of special file
-    with zipfile.ZipFile(buffer, "w") as archive:
+    with atomic_writer(path) as file, zipfile.ZipFile(file, "w") as archive:
         for name, content in sorted(files.items()):
             # Set permissions, without which nobody could read an unpacked file.
             info = zipfile.ZipInfo(f"{directory}/{name}")
             info.external_attr = (stat.S_IFREG | 0o644) << 16
             archive.writestr(info, content, zipfile.ZIP_DEFLATED)
-    atomic_write(path, buffer.getvalue())

@@ -3,14 +3,16 @@
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from nmt.decode.engines.ctranslate2_engine import unsupported
-from nmt.decode.engines.torch_engine import TorchEngine
+from nmt.decode.engines.torch_engine import only_model
 from nmt.errors import InputError, NmtError, os_errors_as
 from nmt.files import read_capped
+from nmt.model.base import Seq2Seq
 from nmt.model.transformer import Transformer
 from nmt.text import BOS, EOS, PAD, UNK
 from nmt.text.batches import pad_source
@@ -49,13 +51,11 @@ def exportable_model(translator: Translator, tool: str, supported: Mapping[str, 
 
     `supported` has the supported values of settings in the section `model`. Other settings may have any value.
     """
-    engine = translator.engine.torch_engine("weights to export")
-    assert isinstance(engine, TorchEngine)
-    if len(engine.models) > 1:
-        raise InputError("an ensemble cannot be exported as one model", hint="export each model by itself")
+    problem = "an ensemble cannot be exported as one model"
+    hint = "export each model by itself"
+    model = only_model(translator.engine, "weights to export", problem=problem, hint=hint)
     if setting := unsupported(translator.config.model, supported):
         raise InputError(f"{tool} does not support {setting}", hint="translate with nmt itself")
-    (model,) = engine.models
     assert isinstance(model, Transformer)
     return model
 
@@ -107,6 +107,30 @@ def random_pairs(max_length: int, n_source: int, n_target: int) -> Iterator[tupl
         source = torch.randint(EOS + 1, n_source, shape, generator=generator)
         target = torch.randint(EOS + 1, n_target, shape, generator=generator)
         yield source.tolist(), target.tolist()
+
+
+def compare_with_transformers(
+    model: Seq2Seq, theirs: Any, source_rows: Tensor, target_rows: Tensor, tolerance: float, tool: str
+) -> float:
+    """Return the largest difference between the log-probabilities of two models on random sentences, in nats.
+
+    `theirs` is a model of transformers. PAD, UNK and BOS are left out, because only exports ban them.
+
+    Args:
+        source_rows, target_rows: for each of our token ids, the token id in `theirs`.
+    Raises:
+        NmtError: the difference is above `tolerance`.
+    """
+    differences = []
+    for src, tgt in random_pairs(model.max_length, len(source_rows), len(target_rows)):
+        src_ids = pad_source([src])
+        tgt_in = torch.tensor([[BOS, *tgt]])
+        with torch.inference_mode():
+            our_logits = model(src_ids, tgt_in)[..., EOS:]  # (1, T + 1, V - 3)
+            their_logits = theirs(input_ids=source_rows[src_ids], decoder_input_ids=target_rows[tgt_in]).logits
+        expected = their_logits[..., target_rows[EOS:]]
+        differences.append(our_logits.log_softmax(-1) - expected.log_softmax(-1))
+    return check_difference(differences, tolerance, tool)
 
 
 def check_difference(differences: Iterable[Tensor], tolerance: float, tool: str) -> float:

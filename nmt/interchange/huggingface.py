@@ -28,7 +28,6 @@ from nmt.files import atomic_directory, atomic_write
 from nmt.interchange import export
 from nmt.model.transformer import Transformer
 from nmt.text import BOS, EOS, PAD, UNK
-from nmt.text.batches import pad_source
 from nmt.text.tokenizer import Tokenizer, Tokenizers
 from nmt.text.vocabulary import tag_of, without_vocabulary
 from nmt.translate.translator import Translator
@@ -232,8 +231,8 @@ def weights(model: Transformer) -> dict[str, Tensor]:
     for ours, theirs in layer_names(settings.n_encoder_layers, settings.n_decoder_layers, settings.norm).items():
         weight, bias = permuted(ours, state[f"{ours}.weight"], state[f"{ours}.bias"], order)
         # Each layer of transformers gets an equal share of the rows of our layer.
-        parts = zip(theirs, weight.chunk(len(theirs)), bias.chunk(len(theirs)), strict=True)
-        for name, weight_part, bias_part in parts:
+        n = len(theirs)
+        for name, weight_part, bias_part in zip(theirs, weight.chunk(n), bias.chunk(n), strict=True):
             tensors[f"{name}.weight"] = weight_part
             tensors[f"{name}.bias"] = bias_part
 
@@ -341,20 +340,10 @@ def check_pieces(translator: Translator, tokenizer: Any) -> None:
 
 
 def check_log_probs(translator: Translator, model: Transformer, theirs: Any) -> float:
-    """Return the largest difference between the log-probabilities of both models on random sentences, in nats.
+    """Return the largest difference between the log-probabilities of our model and `theirs`, in nats.
 
     `theirs` is the model that transformers loaded. Raises NmtError if the difference is above `TOLERANCE`.
     """
     source, target = translator.tokenizers
-    differences = []
-    for src, tgt in export.random_pairs(model.max_length, len(source), len(target)):
-        input_ids = pad_source([src])
-        tgt_in = torch.tensor([[BOS, *tgt]])
-        mask = torch.ones_like(input_ids)
-        with torch.inference_mode():
-            logits = theirs(input_ids=input_ids, attention_mask=mask, decoder_input_ids=tgt_in).logits[0]
-        log_probs = logits.log_softmax(-1)  # (T + 1, rows)
-        ours = export.log_probs_of(model, src, tgt)  # (T + 1, V)
-        # Compare the tokens from EOS to V. Tokens before EOS are banned, and only the export has tokens after V.
-        differences.append((log_probs[:, : ours.size(1)] - ours)[:, EOS:])
-    return export.check_difference(differences, TOLERANCE, "transformers'")
+    rows = torch.arange(len(source)), torch.arange(len(target))
+    return export.compare_with_transformers(model, theirs, *rows, TOLERANCE, "transformers'")

@@ -23,13 +23,13 @@ from nmt.config import check_config, is_language
 from nmt.config.yaml_file import Origins
 from nmt.errors import InputError, ModelError, os_errors_as
 from nmt.files import atomic_directory, hash_file, read_capped
-from nmt.interchange.export import CHECKED_LENGTHS, check_difference, random_pairs
+from nmt.interchange.export import compare_with_transformers
 from nmt.interchange.huggingface import SETTINGS, import_transformers, layer_names, permuted, sines_first
 from nmt.interchange.marian_files import HINT, MarianSettings, read_json, read_settings, read_vocabulary, read_weights
+from nmt.model.base import Seq2Seq
 from nmt.run.checkpoint import Checkpoint, save_checkpoint
 from nmt.run.directory import RunDirectory, new_manifest
 from nmt.text import BOS, EOS
-from nmt.text.batches import pad_source
 from nmt.text.tokenizer import MAX_MODEL_BYTES, Tokenizer, Tokenizers
 from nmt.text.vocabulary import TAG, with_vocabulary, without_vocabulary
 
@@ -73,7 +73,6 @@ def import_marian(
     # 1. Read and check the files.
     settings = read_settings(directory)
     tokenizer_config = read_json(directory / "tokenizer_config.json", may_be_missing=True)
-    weights = read_weights(directory, settings)
     source, target = read_sides(directory, settings, tokenizer_config)
     check_tag(source.pieces, target_tag)
     source_model = model_of(directory / "source.spm", source.pieces)
@@ -91,8 +90,9 @@ def import_marian(
     tokenizers = Tokenizers.from_models(source_model, target_model, nfkc_source=False, target_tag=target_tag)
 
     # 3. Convert the model, and check that it computes the same log-probabilities as the original model.
+    weights = read_weights(directory, settings)
     checkpoint = Checkpoint(config, checkpoint_tensors(weights, settings, source, target), tokenizers)
-    check_log_probs(checkpoint, settings, weights, source, target)
+    check_log_probs(directory, checkpoint.model(), source, target)
 
     # 4. Write the run.
     origin = {
@@ -242,45 +242,17 @@ def checkpoint_tensors(
     return {f"model.{name}": x for name, x in state.items()}
 
 
-def check_log_probs(
-    checkpoint: Checkpoint, settings: MarianSettings, weights: dict[str, Tensor], source: Side, target: Side
-) -> None:
+def check_log_probs(directory: Path, model: Seq2Seq, source: Side, target: Side) -> None:
     """Raise NmtError if the log-probabilities of nmt and of transformers differ by more than `TOLERANCE`.
 
-    If transformers is not installed, log a warning instead. PAD, UNK and BOS are left out. float64 is used, because
-    rounding in float32 could hide a wrong import.
+    If transformers is not installed, log a warning instead. float64 is used, because rounding in float32 could hide a
+    wrong import.
     """
     transformers = import_transformers()
     if transformers is None:
         return
-    theirs = original(transformers, settings, weights)
-    # Compare on random sentences. `source_rows` and `target_rows` map our token ids to Marian's.
-    model = checkpoint.model().double()
-    source_rows = torch.tensor(source.rows)
-    target_rows = torch.tensor(target.rows)
-    differences = []
-    for src, tgt in random_pairs(model.max_length, len(source_rows), len(target_rows)):
-        src_ids = pad_source([src])
-        tgt_in = torch.tensor([[BOS, *tgt]])
-        with torch.inference_mode():
-            our_logits = model(src_ids, tgt_in)[..., EOS:]  # (1, T + 1, V - 3)
-            their_logits = theirs(input_ids=source_rows[src_ids], decoder_input_ids=target_rows[tgt_in]).logits
-        expected = their_logits[..., target_rows[EOS:]]
-        differences.append(our_logits.log_softmax(-1) - expected.log_softmax(-1))
-    difference = check_difference(differences, TOLERANCE, "the original's")
+    original = transformers.MarianMTModel.from_pretrained(directory, local_files_only=True, use_safetensors=True)
+    theirs = original.eval().double()
+    rows = torch.tensor(source.rows), torch.tensor(target.rows)
+    difference = compare_with_transformers(model.double(), theirs, *rows, TOLERANCE, "the original's")
     log.info("checked: log-probabilities differ from the original's by at most %.1g nats", difference)
-
-
-def original(transformers: Any, settings: MarianSettings, weights: dict[str, Tensor]) -> Any:
-    """Return the original model as transformers computes it, in float64.
-
-    Its position table has only the positions that the check uses, because transformers fills it slowly.
-    """
-    n_positions = min(settings.max_position_embeddings, max(CHECKED_LENGTHS) + 1)
-    choices = settings.model_dump(exclude={"model_type", "num_beams", "length_penalty"}, exclude_none=True)
-    choices["max_position_embeddings"] = n_positions
-    choices["pad_token_id"] = 0  # any id will do, because PAD has no effect on logits
-    model = transformers.MarianMTModel(transformers.MarianConfig(**choices)).eval()
-    cut = {name: x[:n_positions] if "embed_positions" in name else x for name, x in weights.items()}
-    model.load_state_dict(cut, strict=False)  # not strict, because the file may lack sinusoids
-    return model.double()

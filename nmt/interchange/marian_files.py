@@ -12,22 +12,24 @@ import contextlib
 import os
 import re
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple, Self
+from typing import Annotated, Any, Literal, Self
 
 import safetensors
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, ValidationError, model_validator
 from torch import Tensor
 
 from nmt.config import described
 from nmt.errors import DownloadError, InputError, ModelError, os_errors_as
-from nmt.files import parse_json, read_capped
+from nmt.files import open_file, parse_json, read_capped
 from nmt.interchange.huggingface import layer_names
-from nmt.run.header import check_header_size
 
 HUB_ID = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*", re.ASCII)
 HUB_FILES = ["*config.json", "*vocab.json", "*.spm", "model.safetensors"]
 MAX_JSON_BYTES = 50_000_000  # maximum size of a JSON file: enough for a vocabulary of a million pieces
 LARGEST_VOCABULARY = 1_000_000  # maximum number of pieces of a vocabulary
+# Names of the embeddings and of the projection in the file.
+SHARED_MATRIX, OUTPUT_MATRIX = "model.shared.weight", "lm_head.weight"
+SOURCE_MATRIX, TARGET_MATRIX = "model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight"
 HINT = "get the files again, or another model; nmt imports Marian models, such as those of OPUS-MT"
 CONVERT = (
     "other files with weights are not read, because a pickle can run any code when it is loaded; convert it to "
@@ -72,42 +74,39 @@ def model_directory(model: str, revision: str | None = None) -> Path:
         raise DownloadError(f"cannot get {model}: {lines[0]:.300}", hint=hint) from error
 
 
-Layers = Annotated[int, Field(ge=1, le=100)]
-Heads = Annotated[int, Field(ge=1, le=256)]
-InnerWidth = Annotated[int, Field(ge=4, le=65_536)]
 VocabularySize = Annotated[int, Field(ge=8, le=LARGEST_VOCABULARY)]
-TokenId = Annotated[int, Field(ge=0)]
-Share = Annotated[float, Field(ge=0, lt=1)]
 
 
 class MarianSettings(BaseModel):
-    """The settings that nmt reads from config.json and generation_config.json. No other setting affects the logits."""
+    """The settings that nmt reads from config.json and generation_config.json. No other setting affects the logits.
+
+    Most ranges are not checked here, but when these settings become a `Config`.
+    """
 
     # pydantic would warn about the field model_type, whose prefix it protects by default.
     model_config = ConfigDict(strict=True, frozen=True, allow_inf_nan=False, protected_namespaces=())
 
     model_type: Literal["marian"]
-    d_model: int = Field(ge=4, le=16_384)
-    encoder_layers: Layers
-    decoder_layers: Layers
-    encoder_attention_heads: Heads
-    decoder_attention_heads: Heads
-    encoder_ffn_dim: InnerWidth
-    decoder_ffn_dim: InnerWidth
-    max_position_embeddings: int = Field(1024, ge=8, le=100_000)
+    d_model: int
+    encoder_layers: int
+    decoder_layers: int
+    encoder_attention_heads: int
+    decoder_attention_heads: int
+    encoder_ffn_dim: int
+    decoder_ffn_dim: int
+    max_position_embeddings: int = 1024
     activation_function: Literal["relu", "gelu", "silu", "swish"] = "gelu"
-    dropout: Share = 0.1
-    attention_dropout: Share = 0.0
-    activation_dropout: Share = 0.0
+    dropout: float = 0.1
+    attention_dropout: float = 0.0
+    activation_dropout: float = 0.0
     scale_embedding: Literal[True]  # embeddings are multiplied by sqrt(D), as in nmt
     share_encoder_decoder_embeddings: bool = True
     tie_word_embeddings: bool = True
     vocab_size: VocabularySize
     decoder_vocab_size: VocabularySize | None = None
-    eos_token_id: TokenId
-    decoder_start_token_id: TokenId
-    num_beams: int = Field(5, ge=1, le=1000)
-    length_penalty: float = Field(1.0, ge=0, le=10)
+    decoder_start_token_id: NonNegativeInt
+    num_beams: int = 5
+    length_penalty: float = 1.0
 
     @model_validator(mode="after")
     def check_agreement(self) -> Self:
@@ -182,82 +181,61 @@ def read_weights(directory: Path, settings: MarianSettings) -> dict[str, Tensor]
     path = directory / "model.safetensors"
     if not os.path.lexists(path):
         raise ModelError(f"{directory} has no model.safetensors", hint=CONVERT)
+    # 1. Read the weights. An unknown name is an error: it belongs to a part of a model that nmt does not compute.
+    layers = shapes_of_layers(settings)
+    matrices = names_of_matrices(settings)
+    expected = layers | shapes_of_the_rest(settings, matrices)
+    weights: dict[str, Tensor] = {}
     try:
-        with os_errors_as(ModelError, f"read {path}", hint=HINT):
-            check_header_size(path)
-            with safetensors.safe_open(path, framework="pt") as file:
-                names = list(file.keys())
-                # Check the shapes first: a tensor of a wrong shape may be too large for the memory.
-                shapes = {name: tuple(file.get_slice(name).get_shape()) for name in names}
-                _check_shapes(path, shapes, settings)
-                weights = {name: file.get_tensor(name).float() for name in names}
+        reading = os_errors_as(ModelError, f"read {path}", hint=HINT)
+        with reading, open_file(path), safetensors.safe_open(path, framework="pt") as file:
+            for name in file.keys():  # noqa: SIM118 - the file is no dict
+                # Check the shape first: a tensor of a wrong shape may be too large for the memory.
+                shape = tuple(file.get_slice(name).get_shape())
+                if shape != expected.get(name):
+                    reason = f"{path}: {name!r:.80} is {shape}, by config.json {expected.get(name, 'absent')}"
+                    raise ModelError(f"{reason:.400}", hint="are weights and config.json of one model?")
+                weights[name] = file.get_tensor(name).float()
     except safetensors.SafetensorError as error:
         raise ModelError(f"{path} is not a safetensors file, or damaged", hint=HINT) from error
-    # The file has a tied matrix under one name only. Add its other names.
-    for matrix in matrices_of(settings):
-        name_in_file = next(name for name in matrix.names if name in weights)
-        weights[matrix.name] = weights[name_in_file]
+    # 2. Check that no weight is missing. The file has a tied matrix under one name only. Add its other names.
+    for name, names in ({name: [name] for name in layers} | matrices).items():
+        present = [one for one in names if one in weights]
+        if not present:
+            raise ModelError(f"{path}: {names[0]} is missing", hint=HINT)
+        weights[name] = weights[present[0]]
     return weights
 
 
-class Matrix(NamedTuple):
-    """An embedding or the projection, of shape (n_rows, D)."""
-
-    name: str  # key of the matrix in the result of `read_weights`
-    names: list[str]  # possible names in the file; the first one that is found is used
-    n_rows: int
-
-
-def matrices_of(settings: MarianSettings) -> list[Matrix]:
-    """Return the source embedding, the target embedding and the projection, with their possible names in the file.
+def names_of_matrices(settings: MarianSettings) -> dict[str, list[str]]:
+    """Return the possible names in the file of the source embedding, the target embedding and the projection.
 
     The name of a tied matrix depends on the version of transformers.
     """
-    shared = "model.shared.weight"
-    source = "model.encoder.embed_tokens.weight"
-    target = "model.decoder.embed_tokens.weight"
-    output = "lm_head.weight"
-    is_shared = settings.share_encoder_decoder_embeddings
-    if not settings.tie_word_embeddings:
-        also = [shared] if is_shared else []
-        source_names = [source, *also]
-        target_names = [target, *also]
-        output_names = [output]
-    elif is_shared:
-        source_names = target_names = output_names = [shared, source, target, output]
-    else:
-        source_names = [source]
-        target_names = output_names = [target, output]
-    return [
-        Matrix(source, source_names, settings.vocab_size),
-        Matrix(target, target_names, settings.n_target),
-        Matrix(output, output_names, settings.n_target),
-    ]
+    source_names, target_names, output_names = (
+        [SOURCE_MATRIX, SHARED_MATRIX],
+        [TARGET_MATRIX, SHARED_MATRIX],
+        [OUTPUT_MATRIX],
+    )
+    if settings.tie_word_embeddings:
+        target_names = output_names = [TARGET_MATRIX, OUTPUT_MATRIX]
+        if settings.share_encoder_decoder_embeddings:
+            source_names = target_names = output_names = [SHARED_MATRIX, SOURCE_MATRIX, TARGET_MATRIX, OUTPUT_MATRIX]
+    return {SOURCE_MATRIX: source_names, TARGET_MATRIX: target_names, OUTPUT_MATRIX: output_names}
 
 
-def _check_shapes(path: Path, shapes: dict[str, tuple[int, ...]], settings: MarianSettings) -> None:
-    """Raise ModelError if names or shapes are not those of a model with these settings."""
-    layers = shapes_of_layers(settings)
-    # 1. Check that no weight is missing. Of the names of a matrix, one is enough.
-    matrices = matrices_of(settings)
-    required = [[name] for name in layers]
-    required += [matrix.names for matrix in matrices]
-    for names in required:
-        if shapes.keys().isdisjoint(names):
-            raise ModelError(f"{path}: {names[0]} is missing", hint=HINT)
-
-    # 2. Collect the names that may be in the file, with their shapes.
-    expected = layers | {"final_logits_bias": (1, settings.n_target)}
+def shapes_of_the_rest(settings: MarianSettings, matrices: dict[str, list[str]]) -> dict[str, tuple[int, ...]]:
+    """Return the shapes of all weights outside of the layers, under all possible names."""
     positions = settings.max_position_embeddings, settings.d_model
-    expected["model.encoder.embed_positions.weight"] = positions
-    expected["model.decoder.embed_positions.weight"] = positions
-    for matrix in matrices:
-        expected |= dict.fromkeys(matrix.names, (matrix.n_rows, settings.d_model))
-    # 3. Compare the shapes. An unknown name is an error: it belongs to a part of a model that nmt does not compute.
-    for name, shape in shapes.items():
-        if shape != expected.get(name):
-            reason = f"{path}: {name!r:.80} is {shape}, by config.json {expected.get(name, 'absent')}"
-            raise ModelError(f"{reason:.400}", hint="are weights and config.json of one model?")
+    shapes: dict[str, tuple[int, ...]] = {
+        "final_logits_bias": (1, settings.n_target),
+        "model.encoder.embed_positions.weight": positions,
+        "model.decoder.embed_positions.weight": positions,
+    }
+    for matrix, names in matrices.items():
+        n_rows = settings.vocab_size if matrix == SOURCE_MATRIX else settings.n_target
+        shapes |= dict.fromkeys(names, (n_rows, settings.d_model))
+    return shapes
 
 
 def shapes_of_layers(settings: MarianSettings) -> dict[str, tuple[int, ...]]:

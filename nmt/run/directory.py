@@ -26,6 +26,7 @@ import shlex
 import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -83,8 +84,7 @@ class RunDirectory:
         Unfinished files of a killed training are removed. Raises InputError if another training holds the lock.
         """
         self.create()
-        self._check_links()
-        with locked(self.path / "lock", holder="training", setting="run=PATH"):
+        with self._locked():
             # Remove unfinished files. Without the lock, another training might still write them.
             sweep_temps(self.path)
             sweep_temps(self.checkpoints)
@@ -107,13 +107,16 @@ class RunDirectory:
                 f"run={self.path} cannot be moved aside: it is the working directory or contains it",
                 hint="choose another with run=PATH, or start nmt from another directory",
             )
-        self._check_links()
-        with locked(self.path / "lock", holder="training", setting="run=PATH"):
+        with self._locked():
             # Find the first name that is free.
             paths = (self.real_path.with_name(f"{self.real_path.name}.{n}") for n in itertools.count(1))
             aside = next(path for path in paths if not os.path.lexists(path))
             with os_errors_as(OutputError, f"move {self.path} aside", hint="choose another with run=PATH"):
                 return self.real_path.rename(aside)
+
+    def _locked(self) -> AbstractContextManager[None]:
+        self._check_links()
+        return locked(self.path / "lock", holder="training", setting="run=PATH")
 
     def _check_links(self) -> None:
         """Raise ModelError if the run has special files, or links that lead out of the run.
@@ -142,7 +145,8 @@ class RunDirectory:
         return check_config(*read_yaml(self.config_file), str(self.config_file))
 
     def write_manifest(self, manifest: dict[str, Any]) -> None:
-        atomic_write(self.manifest_file, json.dumps(manifest, indent=2, ensure_ascii=False) + "\n")
+        text = json.dumps(manifest, indent=2, ensure_ascii=False)
+        atomic_write(self.manifest_file, f"{text}\n")
 
     def read_manifest(self) -> dict[str, Any]:
         """Return the manifest, or an empty dict if there is no manifest. Raises ModelError if the file is damaged."""
@@ -176,7 +180,8 @@ class RunDirectory:
         """
         joint = config.tokenizer.joint
         # Even with `joint`, there may be two files: see `write_tokenizers`.
-        source_file, target_file = self.tokenizer_files(joint and (self.path / "tokenizer.model").exists())
+        is_joint = joint and (self.path / "tokenizer.model").exists()
+        source_file, target_file = self.tokenizer_files(is_joint)
         if not (source_file.is_file() and target_file.is_file()):
             return None
         # Normalization and target tag apply to the source side only.
@@ -236,7 +241,8 @@ class RunDirectory:
 
     def set_aside(self, step: int) -> Path:
         """Rename a damaged checkpoint, so that `checkpoint_steps` ignores the file. Return the new path."""
-        return self.checkpoint_file(step).rename(self.checkpoints / f"step-{step}.damaged")
+        damaged = self.checkpoints / f"step-{step}.damaged"
+        return self.checkpoint_file(step).rename(damaged)
 
     def prune_checkpoints(self, keep: Sequence[int]) -> None:
         for step in self.checkpoint_steps():
@@ -290,6 +296,17 @@ def json_lines(file: Path) -> Iterator[dict[str, Any]]:
                 line = parse_json(text)
             if isinstance(line, dict) and isinstance(line.get("step", 0), int):
                 yield line
+
+
+def model_file(path: Path) -> Path:
+    """Return the model file of a run directory, or the path itself if it is no directory.
+
+    Raises ModelError if the file does not exist.
+    """
+    file = RunDirectory(path).model_file if path.is_dir() else path
+    if not file.exists():
+        raise ModelError(f"no model at {file}", hint="train one with `nmt train CONFIG`, or name another with -m")
+    return file
 
 
 def newest_model() -> Path | None:

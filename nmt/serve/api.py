@@ -42,7 +42,7 @@ class Api:
     # --- check a request ----------------------------------------------------------------------------------
 
     def check_key(self, request: Request, key: str) -> None:
-        """Raise HTTPException 403 if the server has keys and the request has no valid key.
+        """If the server has keys, raise HTTPException 400 for a request without a key, and 403 for a wrong key.
 
         A bearer token in the Authorization header takes precedence over the argument `key`.
         """
@@ -55,7 +55,8 @@ class Api:
         # Compare with all keys in constant time, so that the duration tells nothing about them.
         matches = [hmac.compare_digest(candidate, known) for candidate, known in product(candidates, self.keys)]
         if self.keys and not any(matches):
-            raise HTTPException(403, "the API key is missing or wrong")
+            status = 403 if any(candidates) else 400  # as LibreTranslate answers
+            raise HTTPException(status, "the API key is missing or wrong")
 
     async def choose(self, request: Request, body: Body) -> tuple[ServedModel, float]:
         """Check the key of a request and choose a model.
@@ -66,7 +67,7 @@ class Api:
 
         Raises:
             HTTPException 400: no model fits, or several do.
-            HTTPException 403: the key is missing or wrong.
+            HTTPException 400, 403: the key is missing or wrong.
         """
         self.check_key(request, body.api_key)
         detected: dict[str, float] = {}
@@ -77,7 +78,7 @@ class Api:
         return model, detected.get(model.base_source, 0.0)
 
     def lines(self, texts: Sequence[str]) -> list[str]:
-        """Return the lines of all texts. Raises HTTPException 413 if the texts exceed a limit."""
+        """Return the lines of all texts. Raises HTTPException 400 if the texts exceed a limit."""
         lines = list(chain.from_iterable(map(split_lines, texts)))
         check_limit(sum(map(len, texts)), self.limits.n_characters, "characters")
         check_limit(len(lines), self.limits.n_lines, "lines")
@@ -112,4 +113,4 @@ def split_lines(text: str) -> list[str]:
 
 def check_limit(n: int, limit: int, unit: str) -> None:
     if n > limit:
-        raise HTTPException(413, f"the text has {n:,} {unit}, a request may have {limit:,}")
+        raise HTTPException(400, f"the text has {n:,} {unit}, a request may have {limit:,}")

@@ -30,7 +30,7 @@ def create_app(api: Api, hosts: Collection[str] = ()) -> Guard:
     `hosts` are additional Host names. localhost and IP addresses are always accepted.
     """
     # Disable FastAPI's documentation pages, because they load scripts from a CDN.
-    app = FastAPI(title="nmt", version=__version__, docs_url=None, redoc_url=None)
+    app = FastAPI(title="nmt", version=__version__, docs_url=None, redoc_url=None, redirect_slashes=False)
     # 1. Endpoints and pages.
     add_endpoints(app, api)
     add_pages(app)
@@ -54,6 +54,7 @@ def add_endpoints(app: FastAPI, api: Api) -> None:
     app.get("/health")(libre.health)
     app.get("/languages")(libre.languages)
     app.post("/detect")(libre.detect)
+    app.post("/suggest", response_model=None)(libre.suggest)
     app.post("/translate", response_model=schema.LibreAnswer, response_model_exclude_none=True)(libre.libre_translate)
     documents = Documents(api)
     app.post(FILE_PATH)(documents.translate_file)

@@ -13,10 +13,10 @@ import asyncio
 import contextlib
 import math
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from itertools import chain, islice
+from itertools import chain
 from typing import Any, NamedTuple, TypeVar
 
 from nmt.decode.options import Engine
@@ -24,7 +24,7 @@ from nmt.errors import NmtError
 from nmt.serve.turns import AbandonedError, Check, LongJob, in_parts
 from nmt.translate.options import TranslationOptions
 from nmt.translate.translator import Translator
-from nmt.translate.units import Translation, Unit
+from nmt.translate.units import Translation, Unit, grouped
 
 # Maximum lines and characters of one search. A larger search would keep later requests waiting.
 MAX_LINES, MAX_CHARACTERS = 128, 10_000
@@ -34,7 +34,6 @@ QUIET_S = 0.02  # seconds that long jobs wait after a short request
 # If short requests never stop, long jobs wait this many times as long as the last turn took.
 WAIT_BY_TURN = 3
 
-Item = TypeVar("Item")
 Job = TypeVar("Job", "ShortJob", LongJob)
 Result = TypeVar("Result")
 Show = Callable[[list[str]], None]  # takes the unfinished translation of each line of a request
@@ -137,8 +136,8 @@ class Batcher:
 
     def n_waiting(self) -> int:
         """Return the number of waiting short requests and long jobs. Canceled ones do not count."""
-        results = [job.done for job in self.waiting] + [job.done for job in self.long_jobs]
-        return sum(not done.cancelled() for done in results)
+        jobs: list[ShortJob | LongJob] = [*self.waiting, *self.long_jobs]
+        return sum(not job.done.cancelled() for job in jobs)
 
     async def _work(self) -> None:
         """Process jobs until no job is left."""
@@ -264,9 +263,3 @@ class Batcher:
         """Return the seconds until the next turn of a long job. If a turn is due, return 0 or less."""
         due = self.turn_at if self.waiting else min(self.turn_at, self.quiet_at)
         return due - time.monotonic()
-
-
-def grouped(items: Sequence[Item], sizes: Iterable[int]) -> list[list[Item]]:
-    """Split items into consecutive groups of the given sizes."""
-    rest = iter(items)
-    return [list(islice(rest, size)) for size in sizes]

@@ -16,6 +16,7 @@ from starlette.exceptions import HTTPException
 from nmt.documents import SUFFIXES
 from nmt.serve import schema
 from nmt.serve.api import Api
+from nmt.serve.served_models import name_of
 from nmt.serve.turns import Check, in_parts
 from nmt.translate.documents import DocumentTranslation
 
@@ -87,11 +88,18 @@ class Documents:
     async def settings(self) -> dict[str, Any]:
         """Settings for LibreTranslate's clients, such as the formats of documents."""
         needs_key = bool(self.api.keys)
+        target = self.api.served.models[0].base_target
+        language = {
+            "source": {"code": "auto", "name": "Auto Detect"},
+            "target": {"code": target, "name": name_of(target)},
+        }
         return {
             "apiKeys": needs_key,
             "keyRequired": needs_key,
             "charLimit": self.api.limits.n_characters,
             "suggestions": False,
             "filesTranslation": True,
+            "frontendTimeout": 500,
+            "language": language,
             "supportedFilesFormat": SUFFIXES,
         }

@@ -14,13 +14,12 @@ from urllib.parse import parse_qsl, urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
+from starlette.formparsers import MultiPartException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-JSON, FORM, MULTIPART = "application/json", "application/x-www-form-urlencoded", "multipart/form-data"
-# The paths that accept URL-encoded forms. Our page sends one to /explain, LibreTranslate's clients to the others.
-FORM_PATHS = {"/translate", "/detect", "/explain"}
+FORM, MULTIPART = "application/x-www-form-urlencoded", "multipart/form-data"
 # At most `MAX_FILES` requests to `FILE_PATH` are processed at a time, because their bodies are large.
 FILE_PATH, MAX_FILES = "/translate_file", 8
 MAX_CONNECTIONS = 1024  # upper bound of the result of `max_connections`
@@ -48,9 +47,7 @@ def max_connections() -> int:
 class Limits:
     """The limits of requests and connections."""
 
-    n_bytes: int = 65_536  # maximum size of a body without a file
     n_file_bytes: int = 10_000_000  # maximum size of a body with a file
-    n_text_bytes: int = 524_288  # maximum size of the text in a file, with its markup
     n_characters: int = 5_000  # maximum number of characters in all texts of a request
     n_lines: int = 64  # maximum number of lines in all texts of a request
     n_waiting: int = 256  # maximum number of requests that wait for a model
@@ -58,6 +55,16 @@ class Limits:
     read_s: float = 10.0  # maximum seconds to receive the body of a request
     answer_s: float = 30.0  # maximum seconds to answer a request without a file
     n_connections: int = field(default_factory=max_connections)  # maximum number of open connections
+
+    @property
+    def n_bytes(self) -> int:
+        """The maximum size of a body without a file. JSON may write a character in 12 bytes."""
+        return 13 * self.n_characters + 536
+
+    @property
+    def n_text_bytes(self) -> int:
+        """The maximum size of the text in a file, with its markup."""
+        return self.n_file_bytes // 20
 
 
 class Guard:
@@ -68,7 +75,6 @@ class Guard:
         403: a page of another origin sent the request.
         408: the body took too long to arrive.
         413: the body is too large.
-        415: the media type is wrong.
         421: the host is unknown.
     """
 
@@ -89,6 +95,11 @@ class Guard:
         self.files = asyncio.Semaphore(MAX_FILES)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        # Clients send //translate if they are told an address that ends with a slash. HEAD is answered as GET, and
+        # uvicorn leaves out the body.
+        path = "/" + scope["path"].lstrip("/")
+        method = scope["method"].replace("HEAD", "GET")
+        scope = {**scope, "path": path, "method": method}
         async with self.files if scope["path"] == FILE_PATH else contextlib.nullcontext():
             await self._handle(scope, receive, send)
 
@@ -139,12 +150,11 @@ class Guard:
             gone.cancel()
 
     async def _checked_body(self, scope: Scope, receive: Receive) -> bytes:
-        """Check a request and return its body. A URL-encoded form is returned as JSON."""
-        headers = MutableHeaders(scope=scope)
+        """Check a request and return its body. Fields of a query string and a form are returned as JSON."""
+        headers = Headers(scope=scope)
         # 1. Check the headers.
-        media_type = headers.get("content-type", "").partition(";")[0].strip().lower()
+        self._check_headers(scope, headers)
         is_file = scope["path"] == FILE_PATH
-        self._check_headers(scope, headers, MULTIPART if is_file else JSON, media_type)
         # 2. Check the announced size, then read the body and check its real size.
         max_bytes = self.limits.n_file_bytes if is_file else self.limits.n_bytes
         too_large = HTTPException(413, f"a request may have {max_bytes:,} bytes")
@@ -159,14 +169,17 @@ class Guard:
                         raise too_large
         except TimeoutError:
             raise HTTPException(408, f"the request did not arrive within {self.limits.read_s:g} s") from None
-        # 3. Convert a URL-encoded form, because the app reads only JSON and uploaded files.
-        if media_type != FORM:
+        # 3. Convert fields, because the app reads only JSON and uploaded files.
+        content_type = headers.get("content-type", "")
+        media_type = content_type.partition(";")[0].strip().lower()
+        if is_file or media_type.endswith("json"):
             return bytes(body)
-        headers["content-type"] = JSON
-        return form_as_json(body)
+        converted = await fields_as_json(scope, media_type, bytes(body))
+        MutableHeaders(scope=scope)["content-type"] = "application/json"
+        return converted
 
-    def _check_headers(self, scope: Scope, headers: Headers, wanted: str, media_type: str) -> None:
-        """Raise HTTPException if the host, the origin or the media type is wrong."""
+    def _check_headers(self, scope: Scope, headers: Headers) -> None:
+        """Raise HTTPException if the host or the origin is wrong."""
         host = headers.get("host", "")
         if not self._is_ours(host):
             raise HTTPException(421, f"this server does not answer for the host {host!r:.80}")
@@ -176,10 +189,6 @@ class Guard:
         ours = (f"http://{host}", f"https://{host}")
         if headers.get("origin", ours[0]) not in ours:
             raise HTTPException(403, "pages of other origins may not send requests")
-        is_form = media_type == FORM and scope["path"] in FORM_PATHS
-        is_encoded = headers.get("content-encoding", "identity") != "identity"
-        if is_encoded or not (is_form or media_type == wanted):
-            raise HTTPException(415, f"send the request as {wanted}, without Content-Encoding")
 
     def _is_ours(self, host: str) -> bool:
         """Return whether the Host header is an allowed name or an IP address.
@@ -192,13 +201,26 @@ class Guard:
         return False
 
 
-def form_as_json(body: bytes | bytearray) -> bytes:
-    """Convert a URL-encoded form to JSON. Raises HTTPException 400 if the form is malformed.
+async def fields_as_json(scope: Scope, media_type: str, body: bytes) -> bytes:
+    """Return the fields of a query string and a form as JSON. Of several values of a field, the first counts.
 
     Some clients send characters in UTF-8 as they are, without escapes.
+
+    Raises HTTPException 400 if the fields are malformed.
     """
+
+    async def replay() -> Message:
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    encoded = scope["query_string"]
+    if media_type == FORM:
+        encoded += b"&" + body
     try:
-        fields = parse_qsl(body.decode(), keep_blank_values=True, errors="strict")
-    except ValueError as error:
-        raise HTTPException(400, "the body is not a form in UTF-8") from error
-    return json.dumps(dict(fields)).encode()
+        fields = parse_qsl(encoded.decode(), keep_blank_values=True, errors="strict")
+        if media_type == MULTIPART:
+            async with Request(scope, replay).form() as form:
+                texts = [(name, value) for name, value in form.multi_items() if isinstance(value, str)]
+            fields += texts  # without files
+    except (ValueError, MultiPartException) as error:
+        raise HTTPException(400, "the fields are not a form in UTF-8") from error
+    return json.dumps(dict(reversed(fields))).encode()

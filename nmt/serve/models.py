@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from nmt.errors import NmtError, OutputError, os_errors_as
 from nmt.files import TEMP_MARK, hash_file, sweep_temps
+from nmt.run.directory import model_file
 from nmt.run.header import read_header
-from nmt.translate.loading import is_export, model_file
+from nmt.translate.loading import is_export
 from nmt.translate.translator import Translator
 
 if TYPE_CHECKING:

@@ -16,11 +16,16 @@ def without_surrogates(value: Any) -> Any:
 Encodable = Annotated[str, BeforeValidator(without_surrogates)]
 Text = Annotated[Encodable, Field(description="Text; each of its lines is translated by itself.")]
 Texts = Text | Annotated[list[Text], Field(description="Several texts.")]
+SomeTexts = Annotated[Texts, Field(min_length=1)]
 Code = Annotated[Encodable, Field(max_length=20)]
 Source = Annotated[
     Code, Field(description="Language code, or auto: the language that the text is in, of those that fit the target.")
 ]
-Key = Annotated[str, Field(description="If the server needs one; or as Authorization: Bearer KEY.")]
+Key = Annotated[
+    str,
+    BeforeValidator(lambda key: str(key or "")),  # some clients send null
+    Field(description="If the server needs one; or as Authorization: Bearer KEY."),
+]
 
 
 def as_list(texts: str | list[str]) -> list[str]:
@@ -33,10 +38,10 @@ def as_list(texts: str | list[str]) -> list[str]:
 class LibreRequest(BaseModel):
     """A request of LibreTranslate's API. Unknown fields are ignored."""
 
-    q: Texts
+    q: SomeTexts
     source: Source
     target: Code
-    format: Literal["text", "html"] = Field(
+    format: Annotated[Literal["text", "html"], BeforeValidator(lambda name: name or "text")] = Field(
         "text", description="html: tags stay around the words that the tagged ones become."
     )
     alternatives: int = Field(0, ge=0, lt=MAX_BEAM, description="Further translations, best first.")
@@ -46,7 +51,7 @@ class LibreRequest(BaseModel):
 
 # The body of a request to /detect.
 class DetectRequest(BaseModel):
-    q: Texts
+    q: SomeTexts
     api_key: Key = ""
 
 
@@ -62,14 +67,14 @@ class LibreAnswer(BaseModel):
     translatedText: str | list[str]  # noqa: N815 - LibreTranslate's name
     alternatives: list[str] | list[list[str]] | None = None
     confidence: float | list[float] | None = Field(None, description="0-1: expected share of right words.")
-    detectedLanguage: DetectedLanguage | None = None  # noqa: N815
+    detectedLanguage: DetectedLanguage | list[DetectedLanguage] | None = None  # noqa: N815
 
 
 # An element of the answer of /languages.
 class Language(BaseModel):
     code: str
     name: str
-    targets: list[str] = Field(description="Codes of the languages that it is translated to.")
+    targets: list[str] = Field(description="Codes of the languages that it is translated to, and its own.")
 
 
 class ModelHealth(BaseModel):

@@ -14,7 +14,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import Context
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -114,18 +114,18 @@ class EngineInParts:
         options: SearchOptions,
         *,
         batch_size: int,
-        watch: WatchStep | None = None,
+        watch: WatchStep | None,
     ) -> RunningSearch:
-        """Return a search that works in parts when `result` is called."""
+        """Return a search that works in parts when it is called."""
         # A watched search must show all lines at each step, so it runs as a whole. `watch` itself calls `check`.
         if watch:
             return self.engine.start(requests, options, batch_size=batch_size, watch=watch)
 
         def search(part: Sequence[SearchRequest]) -> list[NBest]:
-            return self.engine.start(part, options, batch_size=batch_size, watch=None).result()
+            return self.engine.start(part, options, batch_size=batch_size, watch=None)()
 
         lengths = [len(request.tokens) for request in requests]
-        return SearchInParts(partial(self.in_parts, requests, lengths, search))
+        return partial(self.in_parts, requests, lengths, search)
 
     def score(self, source: Sequence[list[int]], target: Sequence[list[int]]) -> list[list[float]]:
         return self._pairs_in_parts(self.engine.score, source, target)
@@ -141,7 +141,8 @@ class EngineInParts:
             return work(sources, targets)
 
         pairs = list(zip(source, target, strict=True))
-        return self.in_parts(pairs, [len(s) + len(t) for s, t in pairs], work_on)
+        lengths = [len(s) + len(t) for s, t in pairs]
+        return self.in_parts(pairs, lengths, work_on)
 
     def in_parts(
         self, items: Sequence[Item], lengths: Sequence[int], work: Callable[[list[Item]], list[Result]]
@@ -164,9 +165,3 @@ class EngineInParts:
             n_items = max(LEAST_ITEMS, int(len(part) * TURN_S / seconds))
             self.check()
         return [results[i] for i in range(len(items))]
-
-
-class SearchInParts(NamedTuple):
-    """A `RunningSearch` that works in parts when `result` is called."""
-
-    result: Callable[[], list[NBest]]

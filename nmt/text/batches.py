@@ -63,7 +63,8 @@ class Batch:
             return [self]
         # Find the smallest limit of positions per batch for which n batches suffice.
         lengths, _ = self._by_length()
-        limits = range(int(lengths.sum()) // n, self.n_positions)
+        smallest = int(lengths.sum()) // n
+        limits = range(smallest, self.n_positions)
         index = bisect_left(limits, True, key=lambda limit: len(slices_within(lengths, limit)) <= n)
         parts = self.cut(limits.start + index)
         dummy = Batch(self.src[:1], self.tgt_in[:1], torch.full_like(self.tgt_out[:1], PAD), [])
@@ -138,7 +139,8 @@ def slices_within(lengths: NDArray[np.int64], max_positions: int) -> list[slice]
         # source plus that of its longest target.
         longest = np.maximum.accumulate(lengths[start:]).sum(1)
         n_positions = longest * np.arange(1, len(longest) + 1)
-        end = start + max(int(n_positions.searchsorted(max_positions, "right")), 1)
+        n_fitting = int(n_positions.searchsorted(max_positions, "right"))
+        end = start + max(n_fitting, 1)
         slices.append(slice(start, end))
         start = end
     return slices

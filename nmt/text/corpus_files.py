@@ -101,12 +101,11 @@ def append_rows(file: Path, rows: RaggedArray) -> None:
     append(ends, n_before + rows.ends)
 
 
-def keep(files: Iterable[Path], kept: NDArray[np.bool_]) -> None:
-    """Keep only the entries of each file for which `kept` is true. The files contain 8-byte numbers."""
-    for file in files:
-        rest = file.with_suffix(".rest")
-        append(rest, mapped(file, np.int64)[kept])
-        rest.replace(file)
+def keep(file: Path, kept: NDArray[np.bool_]) -> None:
+    """Keep only the entries of a file of 8-byte numbers for which `kept` is true."""
+    rest = file.with_suffix(".rest")
+    append(rest, mapped(file, np.int64)[kept])
+    rest.replace(file)
 
 
 class CorpusRange(NamedTuple):
@@ -158,8 +157,8 @@ class Pairs:
         return map(self.__getitem__, range(len(self)))
 
 
-# The sources, targets and languages of some pairs. Lists are faster to send to another process than `Pair` objects.
-Columns = tuple[list[str], list[str], list[str]]
+# The sources, targets and languages of some pairs. Texts are faster to send to another process than `Pair` objects.
+Columns = tuple[Sequence[str], Sequence[str], Sequence[str]]
 
 
 class Digested(NamedTuple):
@@ -196,22 +195,22 @@ def columns_of(pairs: Iterable[Pair]) -> Iterator[Columns]:
     """Yield chunks of at most `CHUNK` pairs."""
     stream = iter(pairs)
     while chunk := list(itertools.islice(stream, CHUNK)):
-        sources = [pair.source for pair in chunk]
-        targets = [pair.target for pair in chunk]
-        yield sources, targets, [pair.languages for pair in chunk]
+        rows = [(pair.source, pair.target, pair.languages) for pair in chunk]
+        sources, targets, languages = zip(*rows, strict=True)
+        yield sources, targets, languages
 
 
 def digest_pairs(columns: Columns) -> Digested:
     """Encode pairs in UTF-8 and compute their digests. This function runs in child processes."""
     sources, targets, _ = columns
-    source, target, languages = (digests_of(map(str.encode, column)) for column in columns)
+    source, target, languages = map(digests_of, columns)
     blank = np.array([*map(is_blank, sources)]) | np.array([*map(is_blank, targets)])
     pair = source * GOLDEN + target + languages
     arrays = {"source.digest": source, "target.digest": target, "pair.digest": pair, "blank": blank}
     return Digested(RaggedArray.from_texts(sources), RaggedArray.from_texts(targets), arrays)
 
 
-def digests_of(texts: Iterable[bytes]) -> Digests:
+def digests_of(texts: Iterable[str]) -> Digests:
     """Return a 64-bit digest of each text. Among 100M different texts, a collision has probability 0.0003."""
-    digests = [hashlib.blake2b(text, digest_size=8).digest() for text in texts]
+    digests = [hashlib.blake2b(text.encode(), digest_size=8).digest() for text in texts]
     return np.frombuffer(b"".join(digests), np.uint64)

@@ -138,16 +138,12 @@ def with_pauses(lines: Iterable[str], after_s: float) -> Iterator[str | Pause]:
         yield item
 
 
-def n_lines_left(stream: BinaryIO | gzip.GzipFile) -> int:
+def n_lines_left(stream: BinaryIO | gzip.GzipFile, name: str) -> int:
     """Count the lines that are left in a seekable stream, without changing its position."""
     start = stream.tell()
-    n_lines = 0
-    end = b"\n"  # the last byte that was read
-    while part := stream.read(2**20):
-        n_lines += part.count(b"\n")
-        end = part[-1:]
+    n_lines = sum(1 for _ in raw_lines(stream, name))
     stream.seek(start)
-    return n_lines if end == b"\n" else n_lines + 1  # the last line may lack its line end
+    return n_lines
 
 
 def iter_lines(paths: Iterable[Path], *, strict: bool = False) -> Generator[str]:
@@ -157,18 +153,22 @@ def iter_lines(paths: Iterable[Path], *, strict: bool = False) -> Generator[str]
             yield from decode_lines(raw_lines(stream, str(path)), str(path), strict=strict)
 
 
+def joined_paths(paths: Iterable[Path]) -> str:
+    return " + ".join(map(str, paths))
+
+
 def iter_pairs(source: Sequence[Path], target: Sequence[Path], *, strict: bool = False) -> Iterator[Pair]:
     """Yield the pairs of a corpus.
 
     Raises DataError if one side has more lines than the other, or if both sides are empty.
     """
-    source_name, target_name = (" + ".join(map(str, paths)) for paths in (source, target))
+    source_name, target_name = joined_paths(source), joined_paths(target)
     source_lines, target_lines = iter_lines(source, strict=strict), iter_lines(target, strict=strict)
     n_pairs = 0
     for source_line, target_line in itertools.zip_longest(source_lines, target_lines):
-        if source_line is None or target_line is None:  # count all lines of the longer side
-            n_longer = n_pairs + 1 + sum(1 for _ in itertools.chain(source_lines, target_lines))
-            n_source, n_target = (n_pairs, n_longer) if source_line is None else (n_longer, n_pairs)
+        if source_line is None or target_line is None:  # count the lines that are left on the longer side
+            n_source = n_pairs + (source_line is not None) + sum(1 for _ in source_lines)
+            n_target = n_pairs + (target_line is not None) + sum(1 for _ in target_lines)
             reason = f"{source_name} has {n_source} lines but {target_name} has {n_target}"
             hint = "line N of one side must translate line N of the other; find where they part"
             raise DataError(reason, hint=hint)

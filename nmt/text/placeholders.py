@@ -15,14 +15,17 @@ import regex
 
 from nmt.errors import ConfigError
 from nmt.text.spans import Span, replaced
-from nmt.text.vocabulary import split_tag
+from nmt.text.syntaxes import ADDRESSES, CODE, DIRECTIVES, TAGS, TEMPLATES
 from nmt.text.words import (
+    CJK_CLAUSE_MARKS,
     FINAL_MARKS,
+    INVISIBLE_SIGNS,
     LONG_WORD,
+    NUMERAL_SIGN,
     PLAIN_WORD,
     SPACED_LETTER,
+    UNSPACED_CHARACTER,
     UNSPACED_SCRIPTS,
-    URL_LETTERS,
     WORD_CHARACTER,
 )
 
@@ -34,21 +37,31 @@ REPLACED, INSERTED = 0.5, 0.3
 # meaning, such as "was" in German and English.
 SHORT_WORD = 4
 
-_IN_URL = rf"0-9{URL_LETTERS}\-._~:/?#@!$&'*+,;=%"
 _EMOJI = "\U0001f000-\U0001faff\u2600-\u27bf\u2b00-\u2bff\u231a-\u23ff"
 _IN_NUMBER = "[.,:/'’٫٬-]"
-_NUMBER = rf"(?<!{WORD_CHARACTER})(?<!{WORD_CHARACTER}{_IN_NUMBER})(?>\d+(?:{_IN_NUMBER}\d+)*)(?!{SPACED_LETTER})"
+_DIGITS = rf"(?>\d+(?:{_IN_NUMBER}\d+)*{NUMERAL_SIGN}*)"
+_NUMBER = rf"(?<!{WORD_CHARACTER})(?<!{WORD_CHARACTER}{_IN_NUMBER}){_DIGITS}(?!{SPACED_LETTER})"
+# A sign of a currency and a minus stay with their number.
+_AMOUNT = r"(?:(?<![\w)])[-+±−]|\p{Sc}){0,2}+(?=\d)" + _NUMBER + r"(?:\p{Sc}(?!\w))?"
 KINDS = [
     "⟦[1-6]⟧",  # text that looks like our symbols
-    rf"(?:https?://|ftp://|www\.)[()\[\]{_IN_URL}]*[0-9{URL_LETTERS}/=#]",
-    r"[a-zA-Z0-9_.+-]{1,64}@[a-zA-Z0-9-]+(?:\.[a-zA-Z0-9-]+)+",  # mail addresses
-    r"</?[a-zA-Z][\w:.-]*(?:\s[^<>]*)?/?>",  # tags
-    r"\$?\{\{? ?[^\s{}]* ?\}?\}",  # {name}, ${x}, {{ x }}
-    r"%(?:\(\w+\)|\d+\$)?[-+0#]*+\d*(?:\.\d+)?[sdifguxc@](?![a-zA-Z])",  # %s, %1$d
+    *ADDRESSES,
+    CODE,
     rf"[\U0001f1e6-\U0001f1ff]{{2}}|[#*0-9]\ufe0f?\u20e3|[{_EMOJI}][\ufe0f\u200d\U000e0020-\U000e007f{_EMOJI}]*",
-    _NUMBER,
+    _AMOUNT,
 ]
-SPAN = regex.compile(f"(?:{'|'.join(KINDS)})+")  # adjacent placeholders are one span, so that they stay together
+_NAME = rf"(?<![^\s\"'(>{UNSPACED_SCRIPTS}])[:!][a-zA-Z_][a-zA-Z0-9_]*+"  # :name of Laravel, !name of Drupal
+# Adjacent placeholders are one span, so that they stay together.
+SPAN = regex.compile(f"(?:{'|'.join(KINDS)}|{_NAME})+")
+HINT = regex.compile(rf"[\d%{{<$@#:!\[⟦{_EMOJI}\U0001f1e6-\U0001f1ff]|www\.")  # every match of `SPAN` has one
+# What every document keeps: addresses, and expressions of template languages.
+ADDRESS_OR_TEMPLATE = regex.compile("|".join([*ADDRESSES, *TEMPLATES]))
+# Spans that a model must not write by itself, with the space before them if the next character needs none.
+INVENTED = regex.compile(rf"( )?(?:{'|'.join([*TEMPLATES, *TAGS, *DIRECTIVES])})(?(1)(?=[\s.,;:!?]|\Z))")
+# Spans with separators of a list between them, and the quotation marks or brackets around them. The spans are hidden.
+_HIDDEN = "\ufffe"
+_LIST = rf"{_HIDDEN}++(?:[\s,;/|&+{CJK_CLAUSE_MARKS}]{{1,3}}+{_HIDDEN}++)*+"
+GROUP = regex.compile(rf"[\"'“„«‘(<\[「『]{_LIST}[>\"'”“»’)\]」』]|{_LIST}")
 EQUAL_WORD = regex.compile(LONG_WORD)  # a word that counts as a placeholder in training if both sides have it
 NUMBER = regex.compile(_NUMBER)
 TOKEN = regex.compile(f"⟦[1-6]⟧|{PLAIN_WORD}")  # the units of word alignment
@@ -57,9 +70,11 @@ MARK = regex.compile(rf"(\s?)(⟦[1-6]⟧|{_NUMBER})")
 NO_SPACE = regex.compile(r"[\s.,;:!?)…]|\Z")
 FINAL = regex.compile(FINAL_MARKS)
 IN_WORD = regex.compile(WORD_CHARACTER)
+INVISIBLE = regex.compile(INVISIBLE_SIGNS)
+UNSPACED = regex.compile(UNSPACED_CHARACTER)
 # An inserted span gets a space on its left after SPACE_AFTER, and on its right before SPACE_BEFORE.
 SPACE_AFTER = regex.compile(rf"[^\s(\[{{«„“'\"¿¡{UNSPACED_SCRIPTS}]")
-SPACE_BEFORE = regex.compile(rf"{WORD_CHARACTER}|[⟦{{<$%{_EMOJI}]")
+SPACE_BEFORE = regex.compile(rf"{WORD_CHARACTER}|[⟦{{<$%(\[«„“{_EMOJI}]|[-–—]\s")
 
 Patterns = Sequence[regex.Pattern[str]]
 
@@ -83,6 +98,8 @@ def spans_of(text: str, patterns: Patterns) -> list[Span]:
     spans = []
     is_taken = bytearray(len(text))  # 1 for each character that is in a span, else 0
     for pattern in patterns:
+        if pattern is SPAN and not HINT.search(text):  # most lines have no placeholders, and this search is fast
+            continue
         for match in pattern.finditer(text):
             start, end = match.span()
             if start < end and not any(is_taken[start:end]):  # a pattern of the user may match the empty string
@@ -151,7 +168,8 @@ def places_to_insert(
     for (source_start, source_end), (target_start, target_end) in links:
         places += [(source_start, target_start), (source_end, target_end)]
     places.append((end_of_words(source), end_of_words(target)))
-    chosen = sorted(random.choices(places, k=random.randint(1, N_SYMBOLS)))
+    n_symbols = random.randint(1, N_SYMBOLS)
+    chosen = sorted(random.choices(places, k=n_symbols))
     return [((in_source, in_source), (in_target, in_target)) for in_source, in_target in chosen]
 
 
@@ -194,6 +212,7 @@ class Masked:
         symbols: Sequence[str],
         unknown: Collection[str] = (),
         is_known: Callable[[str], bool] = bool,
+        tag: str = "",
     ) -> "Masked":
         """Replace spans that match a pattern, and words with unknown characters, by symbols.
 
@@ -206,8 +225,9 @@ class Masked:
             symbols: symbols that the model knows.
             unknown: characters that the model cannot read.
             is_known: returns whether the model can read a number.
+            tag: the tag of the target language at the beginning of the text, such as `>>fra<<`. It stays.
         """
-        kept = find_kept(text, patterns, unknown)
+        kept = find_kept(text, patterns, unknown, len(tag), len(symbols))
         # Without words outside of the spans, nothing is left to translate.
         rest = replaced(text, [(item.source_span, "") for item in kept])
         if kept and not regex.search(r"\w", rest):
@@ -224,8 +244,11 @@ class Masked:
         """Correct the marks in a translation. Returns the result, and the indices of the spans whose marks are missing.
 
         A symbol that the model has invented or repeated is replaced by a missing symbol. If no symbol is missing, it is
-        removed. A number that is a mark is removed where it occurs too often.
+        removed. A number that is a mark is removed where it occurs too often. A directive or a tag that the model has
+        invented is removed.
         """
+        if not INVENTED.search(self.text):
+            translation = INVENTED.sub("", translation).strip(" ")
         # The translation must have each mark as often as the masked text. The mark of a removed span is empty, so it is
         # always missing.
         marks = self.marks
@@ -252,28 +275,65 @@ class Masked:
         return translation, indices
 
     def filled(self, translation: str) -> str:
-        """Replace the symbols in a translation by the spans that they stand for."""
-        originals = {item.mark: item.original for item in self.kept}
-        return SYMBOL.sub(lambda symbol: originals.get(symbol[0], symbol[0]), translation)
+        """Replace the symbols in a translation by the spans that they stand for.
+
+        Between a span and text of an unspaced script, the source has no space. The translation gets one if its script
+        has spaces.
+        """
+        kept = {item.mark: item for item in self.kept}
+
+        def fill(symbol: regex.Match[str]) -> str:
+            if symbol[0] not in kept:
+                return symbol[0]
+            item = kept[symbol[0]]
+            start, end = symbol.span()
+            left = " " if UNSPACED.match(item.before) and IN_WORD.match(translation[start - 1 : start]) else ""
+            right = " " if UNSPACED.match(item.after) and IN_WORD.match(translation, end) else ""
+            return left + item.original + right
+
+        return SYMBOL.sub(fill, translation)
 
 
-def find_kept(text: str, patterns: Patterns, unknown: Collection[str]) -> list[Kept]:
-    """Return the spans that match a pattern, and the words and signs with unknown characters.
+def find_kept(text: str, patterns: Patterns, unknown: Collection[str], start: int, n_symbols: int) -> list[Kept]:
+    """Return the spans from `start` on that match a pattern, and the words and signs with unknown characters.
 
-    Their marks are still empty.
+    Unknown signs that touch a placeholder are a part of it, so that `$5` keeps its sign. If there are too few symbols,
+    spans are grouped. All marks are still empty.
     """
+    spans = [span for span in spans_of(text, patterns) if span[0] >= start]
+    if len(spans) > n_symbols:
+        spans = in_groups(text, spans)
     if unknown:
-        sign = f"[{regex.escape(''.join(sorted(unknown)))}]"
-        word = rf"(?<!{WORD_CHARACTER}){WORD_CHARACTER}*(?={WORD_CHARACTER}){sign}{WORD_CHARACTER}*"
-        patterns = [*patterns, regex.compile(f"{word}|{sign}+")]
-    # The tag of a target language, such as `>>fra<<`, is no placeholder.
-    tag, _ = split_tag(text)
+        spans = with_unknown(text, spans, unknown, start)
     kept = []
-    for start, end in spans_of(text, patterns):
-        if start >= len(tag):
-            before, after = text[start - 1 : start], text[end : end + 1]
-            kept.append(Kept(text[start:end], (start, end), before, after))
+    for start, end in spans:
+        kept.append(Kept(text[start:end], (start, end), text[start - 1 : start], text[end : end + 1]))
     return kept
+
+
+def hidden(text: str, spans: Iterable[Span]) -> str:
+    """Replace each character of these spans by `_HIDDEN`."""
+    return replaced(text, [(span, _HIDDEN * (span[1] - span[0])) for span in spans])
+
+
+def in_groups(text: str, spans: Sequence[Span]) -> list[Span]:
+    """Join spans of a list, such as `{a}, {b}`, and extend spans over brackets around them. Numbers stay single.
+
+    Without this, removed spans would leave commas and empty brackets in the text.
+    """
+    numbers = {span for span in spans if NUMBER.fullmatch(text, *span)}
+    others = sorted(set(spans) - numbers)
+    groups = GROUP.finditer(hidden(text, others))
+    return sorted([*numbers, *(match.span() for match in groups)])
+
+
+def with_unknown(text: str, spans: Sequence[Span], unknown: Collection[str], start: int) -> list[Span]:
+    """Add the words and signs from `start` on with unknown characters. Signs that touch a span are a part of it."""
+    sign = f"[{regex.escape(''.join(sorted(unknown)))}]"
+    word = rf"(?<!{WORD_CHARACTER}){WORD_CHARACTER}*(?={WORD_CHARACTER}){sign}{WORD_CHARACTER}*"
+    span = rf"(?:{_HIDDEN}++(?:(?!\w){sign})*+)"
+    pattern = regex.compile(f"{word}|{sign}++{span}*|{span}+")
+    return [match.span() for match in pattern.finditer(hidden(text, spans), start)]
 
 
 def choose_marks(
@@ -310,8 +370,9 @@ def write_masked(text: str, kept: Sequence[Kept]) -> str:
                 masked = masked.removesuffix(" ")
             if not masked and text.startswith(" ", end):
                 cursor += 1
-            if item.original.isprintable() and IN_WORD.match(masked[-1:]) and IN_WORD.match(text, end):
+            if not INVISIBLE.fullmatch(item.original) and IN_WORD.match(masked[-1:]) and IN_WORD.match(text, end):
                 masked += " "
-        item.span = (len(masked), len(masked) + len(item.mark))
+        position = len(masked)
+        item.span = (position, position + len(item.mark))
         masked += item.mark
     return masked + text[cursor:]

@@ -104,7 +104,7 @@ class Tokenizer:
 
         # SentencePiece's offsets are positions in the normalized text without its tag, so convert the words' spans.
         def converted(position: int) -> int:
-            return self._normalized_length(text[:position]) - self._normalized_length(tag)
+            return len(self._normalized(text[:position])) - len(self._normalized(tag))
 
         spans = [(converted(start), converted(end)) for start, end in words]
         for begin, stop in piece_spans(encoded["offsets"]):
@@ -203,10 +203,6 @@ class Tokenizer:
         """Return a text in the form that SentencePiece reads: without lone surrogates, and in NFKC if `nfkc` is set."""
         text = text.encode(errors="replace").decode()  # a lone surrogate cannot be encoded in UTF-8
         return unicodedata.normalize("NFKC", text) if self.nfkc else text
-
-    def _normalized_length(self, text: str) -> int:
-        """Return the length of the normalized text. Only NFKC changes the length."""
-        return len(self._normalized(text)) if self.nfkc else len(text)
 
 
 def check_special_ids(processor: Any) -> None:

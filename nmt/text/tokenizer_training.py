@@ -3,7 +3,7 @@
 import io
 import re
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import sentencepiece
 
@@ -27,15 +27,10 @@ OPTIONS: dict[str, Any] = {
 }
 
 
-class Trained(NamedTuple):
-    """A tokenizer that has just been trained."""
+def train_tokenizer(lines: Iterable[str], settings: TokenizerSettings, tags: Sequence[str] = ()) -> bytes:
+    """Train a SentencePiece tokenizer, and return the serialized model.
 
-    model: bytes  # serialized SentencePiece model
-    vocab_size: int  # number of pieces; less than requested if the text has too few
-
-
-def train_tokenizer(lines: Iterable[str], settings: TokenizerSettings, tags: Sequence[str] = ()) -> Trained:
-    """Train a SentencePiece tokenizer. If the text has too few pieces, the vocabulary is smaller than requested.
+    If the text has too few pieces, the vocabulary is smaller than requested.
 
     `tags` become control symbols, which SentencePiece never produces from a text.
     """
@@ -46,11 +41,11 @@ def train_tokenizer(lines: Iterable[str], settings: TokenizerSettings, tags: Seq
         raise DataError("no text to train a tokenizer on", hint="check that data.train is not blank")
 
     # 2. Train.
-    model = io.BytesIO()
+    file = io.BytesIO()
     try:
         sentencepiece.SentencePieceTrainer.train(
             sentence_iterator=iter(usable),
-            model_writer=model,
+            model_writer=file,
             model_type=settings.type,
             vocab_size=settings.vocab_size,
             byte_fallback=settings.byte_fallback,
@@ -63,9 +58,9 @@ def train_tokenizer(lines: Iterable[str], settings: TokenizerSettings, tags: Seq
         raise as_our_error(error, settings) from error
 
     # 3. `check_loadable` need not test a model that has been trained here.
-    mark_loadable("sentencepiece", model.getvalue())
-    processor = sentencepiece.SentencePieceProcessor(model_proto=model.getvalue())
-    return Trained(model.getvalue(), len(processor))
+    model = file.getvalue()
+    mark_loadable("sentencepiece", model)
+    return model
 
 
 def as_our_error(error: RuntimeError, settings: TokenizerSettings) -> NmtError:

@@ -32,9 +32,14 @@ UNSPACED_MARK = "。"  # a mark after which no space is written
 WIDE_CHARACTER = r"[\p{East_Asian_Width=W}\p{East_Asian_Width=F}]"
 # The contents of character classes: marks at the ends of sentences, and at the ends of clauses in Chinese and Japanese.
 END_MARKS = r"\p{SB=ATerm}\p{SB=STerm}…"
+# White space, and marks that belong to a sentence, unlike signs such as * and %.
+SENTENCE_MARK = r"[\s\p{Terminal_Punctuation}\p{Ps}\p{Pe}\p{Pi}\p{Pf}\p{Pd}'\"…¿¡]"
+INVISIBLE_SIGNS = r"\p{Cf}*"  # such as soft hyphens
+NUMERAL_SIGN = r"\p{No}"  # such as ½ and ²
 CJK_CLAUSE_MARKS = "，、；："
 RIGHT_TO_LEFT_LETTER = r"(?=\w)[\p{Bidi_Class=R}\p{Bidi_Class=AL}]"  # of Hebrew, Arabic ...
 SPACED_LETTER = rf"[^\W\d_{UNSPACED_SCRIPTS}]"
+KEY_LETTER = rf"(?!\p{{Hangul}}){SPACED_LETTER}"  # a letter that a single key of a keyboard writes
 WORD_CHARACTER = rf"[^\W{UNSPACED_SCRIPTS}]"  # a letter, mark, digit or underscore of a script with spaces
 
 # Letters that look alike in Latin, Cyrillic and Greek. The strings are for the library `re`, too.
@@ -97,7 +102,7 @@ SENTENCE_END = (
     rf"(?<!{_END_MARK})(?P<mark>{_END_MARK}++)"
     rf"(?:(?:{_CLOSING})*+(?:[ \xa0\u202f]»)?+(?P<space>[{SPACE}]++)"
     rf"(?=(?:['’]\p{{Ll}}\s)?+[^\s\w]*+\s?+[^\s\w]*+(?P<next>\w))"
-    rf"|(?:{_ENOUGH}(?P<quotes>[\p{{Pe}}\p{{Pf}}\"]*+)|(?<=[!?])(?=[{_CJK}]))(?P<no_space>)(?=[\w\p{{Ps}}\p{{Pi}}]))"
+    rf"|(?:{_ENOUGH}(?P<quotes>[\p{{Pe}}\p{{Pf}}\"]*+)|(?<=[!?])(?=[{_CJK}]))(?P<no_space>)(?!\p{{M}})(?=[\w\p{{Ps}}\p{{Pi}}]))"
 )
 CJK_END = rf"[{_CJK}{_CJK_MARKS}][^\w\s]*\Z"  # the end of a Chinese or Japanese sentence
 CJK_CLOSED = rf"{_CJK_FULL_STOP}[^\w\s]*\Z"  # the end of a text after which no space is written

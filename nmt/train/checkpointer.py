@@ -86,11 +86,8 @@ class Checkpointer:
         progress, metric = self.state.progress, self.config.train.metric
         figures = {"step": progress.step, **validation.figures()}
         # `best_figures` is None before the first validation. `ranking` puts None below all figures.
-        rank_of_model = ranking(figures, metric)
-        if rank_of_model <= ranking(progress.best_figures, metric):
+        if ranking(figures, metric) <= ranking(progress.best_figures, metric):
             return False
-        progress.best = rank_of_model[0]
-        progress.best_step = progress.step
         progress.best_figures = figures
         if rank() == 0:
             weights = {name: x.to("cpu", copy=True) for name, x in weights_of(model).items()}
@@ -242,11 +239,10 @@ class Checkpointer:
         with contextlib.suppress(ModelError):  # raised if the file is missing or damaged
             _, saved = read_header(file)
             step = parse_progress(saved, file).step
-        if progress.best is None or step >= progress.best_step:
+        if progress.best_figures is None or step >= progress.best_figures["step"]:
             return
         log.warning("%s lacks the best model: the next validation writes it again", file)
-        progress.best = progress.best_figures = None
-        progress.best_step = 0
+        progress.best_figures = None
         progress.finished_at = -1
         # Forget a validation of this step, so that it is repeated and saves the best model.
         if progress.is_validated():

@@ -66,9 +66,9 @@ def train_tokenizers(config: Config, train: Pairs) -> Tokenizers:
         texts = [source + target] if settings.joint else [source, target]
 
         # 2. Train the tokenizers. A joint tokenizer is written for both sides.
-        trained = [train_tokenizer(text, settings, tags) for text in texts]
-        (directory / "source").write_bytes(trained[0].model)
-        (directory / "target").write_bytes(trained[-1].model)
+        models = [train_tokenizer(text, settings, tags) for text in texts]
+        (directory / "source").write_bytes(models[0])
+        (directory / "target").write_bytes(models[-1])
 
     # Train the tokenizers, or read them from the cache.
     origin = [FORMAT, train.directory.name, settings.model_dump(), data.nfkc_source, *tags]
@@ -112,7 +112,8 @@ class EncodedPairs(NamedTuple):
     def lengths(self) -> list[PieceCounts]:
         """Return the lengths of the pairs of each corpus, in pieces."""
         source, target = self.ids[0].lengths, self.ids[1].lengths
-        return [PieceCounts(source[start:end], target[start:end]) for start, end in self.pairs.spans()]
+        spans = self.pairs.spans()
+        return [PieceCounts(source[start:end], target[start:end]) for start, end in spans]
 
 
 def drop_lengths(config: Config, train: Pairs, tokenizers: Tokenizers) -> EncodedPairs:
@@ -129,7 +130,8 @@ def drop_lengths(config: Config, train: Pairs, tokenizers: Tokenizers) -> Encode
         # 1. Encode in parallel, chunk by chunk.
         usual = usual_ratios(train, tokenizers, data.max_length)
         encode_span = functools.partial(encode_chunk, train.directory, train.ranges, tokenizers, data, usual)
-        spans = (range(start, min(start + CHUNK, n_pairs)) for start in range(0, n_pairs, CHUNK))
+        starts = range(0, n_pairs, CHUNK)
+        spans = (range(start, min(start + CHUNK, n_pairs)) for start in starts)
         n_too_long = n_unlikely = 0
         for chunk in in_parallel(encode_span, spans):
             corpus_files.append(directory / "lines", chunk.lines)

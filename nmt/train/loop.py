@@ -29,7 +29,7 @@ from nmt.train.checkpointer import Checkpointer, TrainingState
 from nmt.train.memory import split_on_out_of_memory
 from nmt.train.optimizer import make_optimizers
 from nmt.train.preparation import TrainingText
-from nmt.train.progress import Limit, Progress, limits
+from nmt.train.progress import Progress, used_limits
 from nmt.train.replicas import Replicas
 from nmt.train.report import Report
 from nmt.train.schedule import learning_rate, prediction_rate
@@ -250,15 +250,15 @@ class Trainer:
 
     def spent(self) -> float:
         """Return the spent fraction of the budget, 0-1. The largest fraction of steps, epochs or minutes counts."""
-        return min(max((limit.share for limit in self.limits() if limit.name != "patience"), default=0.0), 1.0)
+        shares = [share for name, share in self.used_limits().items() if name != "patience"]
+        return min(max(shares, default=0.0), 1.0)
 
     def over(self) -> bool:
         """Return whether the budget or the patience (`train.patience`) is used up."""
-        return any(limit.share >= 1 for limit in self.limits())
+        return any(share >= 1 for share in self.used_limits().values())
 
-    def limits(self) -> list[Limit]:
-        """Return the limits on the length of training that the config sets."""
-        return limits(self.config.train, self.progress, self.session.data.n_batches)
+    def used_limits(self) -> dict[str, float]:
+        return used_limits(self.config.train, self.progress, self.session.data.n_batches)
 
     def finished(self) -> bool:
         """Return whether training is over and `finish` was called at this step."""

@@ -18,6 +18,7 @@ from nmt.config import Config
 from nmt.config.yaml_file import CoreDumper
 from nmt.corpus.split import Facts
 from nmt.errors import ConfigError
+from nmt.languages import script_of
 from nmt.text.sentences import learn_abbreviations, sentence_spans
 
 PIECES_PER_WORD = 1.35  # mean number of pieces per word on either side; EOS counts
@@ -88,7 +89,8 @@ class Plan:
     @property
     def usual_epochs(self) -> int:
         """The number of epochs without a time limit: 45 for 18,000 pairs, and more for fewer pairs."""
-        return int(clamp(round(45 * (18_000 / self.corpus.n_pairs) ** 0.4), 3, 300))
+        n_epochs = 45 * (18_000 / self.corpus.n_pairs) ** 0.4
+        return int(clamp(round(n_epochs), 3, 300))
 
     @property
     def share(self) -> float:
@@ -100,7 +102,8 @@ class Plan:
     @property
     def n_epochs(self) -> int:
         # More epochs than twice the usual number do not help.
-        return max(1, round(min(self.share, 2.0) * self.usual_epochs))
+        n_epochs = round(min(self.share, 2.0) * self.usual_epochs)
+        return max(1, n_epochs)
 
     @property
     def n_tokens(self) -> float:
@@ -109,7 +112,8 @@ class Plan:
 
     @property
     def expected_minutes(self) -> float:
-        return min(self.n_epochs * self.epoch_s / 60, self.minutes or math.inf)
+        minutes = self.n_epochs * self.epoch_s / 60
+        return min(minutes, self.minutes or math.inf)
 
     @property
     def joint(self) -> bool:
@@ -125,7 +129,8 @@ class Plan:
         n_words, n_characters = self.corpus.n_words, self.corpus.n_characters
         # Each piece should occur a dozen times. Large corpora get fewer pieces than this rule allows.
         largest = clamp(8 * math.sqrt(n_words), 8_000, 32_000)
-        n_pieces = int(round(clamp(n_words / 12, 600, largest), -2))
+        n_pieces = clamp(n_words / 12, 600, largest)
+        n_pieces = int(round(n_pieces, -2))
         if self.joint:
             return max(n_pieces, n_characters + n_pieces // 2)
         return max(n_pieces // 2, n_characters + MIN_PIECES)
@@ -151,7 +156,8 @@ class Plan:
             usual = 0.2
         if n_pairs < 100_000:
             usual = 0.3
-        return round(max(usual * min(self.share, 1.0), 0.1), 2)
+        dropout = usual * min(self.share, 1.0)
+        return round(max(dropout, 0.1), 2)
 
     @property
     def warmup(self) -> int:
@@ -177,10 +183,11 @@ def fit_machine(corpus: CorpusSize, minutes: float | None, measure: Callable[[Pl
     return plan
 
 
-def size_of(facts: Facts) -> CorpusSize:
-    """Return the size of a training corpus that `nmt init` has split."""
+def size_of(facts: Facts, languages: tuple[str, str]) -> CorpusSize:
+    """Return the size of a training corpus that `nmt init` has split. `languages` are the codes of the two sides."""
     # Languages with different scripts share few pieces. A joint vocabulary is of no use then.
-    return CorpusSize(facts.n_train, facts.n_words, facts.n_characters, joint=facts.letter_overlap > 0.5)
+    source_script, target_script = map(script_of, languages)
+    return CorpusSize(facts.n_train, facts.n_words, facts.n_characters, joint=source_script == target_script)
 
 
 def fit_sizes(config: Config, corpus: CorpusSize) -> Config:
@@ -198,7 +205,8 @@ def fit_sizes(config: Config, corpus: CorpusSize) -> Config:
 
 def fit_validation(config: Config, steps_per_epoch: int) -> Config:
     """Return the config. An unset `train.validate_every` becomes one epoch, within 100 to 4000 steps."""
-    return with_unset(config, {"train": {"validate_every": int(clamp(steps_per_epoch, 100, 4000))}})
+    validate_every = int(clamp(steps_per_epoch, 100, 4000))
+    return with_unset(config, {"train": {"validate_every": validate_every}})
 
 
 class PieceCounts(NamedTuple):
@@ -226,7 +234,8 @@ def fit_limit(config: Config, corpora: Sequence[PieceCounts], base: Config | Non
         if len(corpus.source):
             mean_ratio = (corpus.target + 1).sum() / (corpus.source + 1).sum()
             ratio = max(ratio, float(mean_ratio))
-    slope = min(math.ceil(100 * SLACK * ratio) / 100, MAX_SLOPE)
+    slope = math.ceil(100 * SLACK * ratio) / 100
+    slope = min(slope, MAX_SLOPE)
     least = MIN_ROOM
     if base:
         slope = max(slope, base.decode.max_length_a)
@@ -252,8 +261,10 @@ def fit_sentences(config: Config, sources: Sequence[str]) -> Config:
     translate whole lines. `sources` is a sample of the source lines.
     """
     config = with_unset(config, {"decode": {"abbreviations": learn_abbreviations(sources)}})
-    n_several = sum(len(sentence_spans(line, config.decode.abbreviations)) > 1 for line in sources)
-    return with_unset(config, {"decode": {"whole_lines": n_several > OFTEN * len(sources)}})
+    n_sentences = [len(sentence_spans(line, config.decode.abbreviations)) for line in sources]
+    n_several = sum(n > 1 for n in n_sentences)
+    whole_lines = n_several > OFTEN * len(sources)
+    return with_unset(config, {"decode": {"whole_lines": whole_lines}})
 
 
 def with_unset(config: Config, values: dict[str, Any], *, what: str = "sizes chosen for this corpus") -> Config:
@@ -280,7 +291,7 @@ data:
   test: {{source: test.{source}, target: test.{target}}}  # {facts.n_test:,} pairs, for `nmt eval` at the end
 tokenizer:
   vocab_size: {plan.vocab_size}  # so that each piece is frequent enough in {facts.n_words:,} words
-  joint: {joint}  # one vocabulary for both languages, if they have the same letters and training is long
+  joint: {joint}  # one vocabulary for both languages, if they have the same script and training is long
 model:
   d_model: {size.d_model}  # the size for {facts.n_train:,} pairs
   d_ff: {size.d_ff}

@@ -74,7 +74,8 @@ def read_corpus(config: Config) -> TrainingText:
     # 3. Compute the size of an epoch.
     mixture = mixture_of(config, train)
     n_pairs = mixture.n_pairs if mixture else len(train)
-    size = CorpusSize(n_pairs, round(n_pairs * summary["words_per_pair"]), summary["n_characters"])
+    n_words = round(n_pairs * summary["words_per_pair"])
+    size = CorpusSize(n_pairs, n_words, summary["n_characters"])
     return TrainingText(train, dev, hashes, size)
 
 
@@ -115,11 +116,12 @@ def write_corpus(config: Config, directory: Path) -> None:
     else:
         dev = hold_out_dev(Pairs(directory), digests, kept, last_lines[0], config.seed)
         notes.append(f"no data.dev: {len(dev)} pairs of train set aside for it, none of their sentences left in train")
-    corpus_files.keep([directory / "lines"], kept)
+    corpus_files.keep(directory / "lines", kept)
 
     # 4. Check the corpora. Count dev and test pairs that overlap with the training pairs.
     pairs = Pairs(directory, ranges=ranges_of(config, last_lines))
-    check_corpora(dict(zip(corpora, pairs.by_corpus(), strict=True)), dev, held_out)
+    pairs_of_corpora = dict(zip(corpora, pairs.by_corpus(), strict=True))
+    check_corpora(pairs_of_corpora, dev, held_out)
     in_train = digests["source"][kept], digests["target"][kept]
     if data.directions:  # a sentence can be source in one direction and target in another
         both = np.concatenate(in_train)
@@ -167,8 +169,10 @@ def hold_out_dev(
     """
     index = np.flatnonzero(kept)
     n_train = int(kept[:last_line].sum())
-    source, target = digests["source"][index], digests["target"][index]
-    chosen, remaining = permutation.hold_out(source, target, n_dev_pairs(n_train), seed, n_train)
+    source = digests["source"][index]
+    target = digests["target"][index]
+    n_dev = n_dev_pairs(n_train)
+    chosen, remaining = permutation.hold_out(source, target, n_dev, seed, n_train)
     kept[index] = remaining
     return [pairs[int(i)] for i in index[chosen]]
 
@@ -208,9 +212,10 @@ def n_shared(pairs: list[Pair], source: Digests, target: Digests) -> int:
 
     `source` and `target` are the digests of the two sides of the training pairs.
     """
-    sources = corpus_files.digests_of(pair.source.encode() for pair in pairs)
-    targets = corpus_files.digests_of(pair.target.encode() for pair in pairs)
-    return int((np.isin(sources, source) | np.isin(targets, target)).sum())
+    sources = corpus_files.digests_of(pair.source for pair in pairs)
+    targets = corpus_files.digests_of(pair.target for pair in pairs)
+    is_shared = np.isin(sources, source) | np.isin(targets, target)
+    return int(is_shared.sum())
 
 
 def sample(pairs: Pairs, size: int | None = None) -> list[Pair]:
@@ -250,7 +255,8 @@ def lexicon_of(pairs: Pairs) -> alignment.Lexicon:
     step = 1 + min(len(pairs), SAMPLE_PAIRS) // LEXICON_PAIRS
     sampled = sample(pairs)[::step]
     source = alignment.hash_words([pair.source for pair in sampled])
-    return alignment.learn_lexicon(source, alignment.hash_words([pair.target for pair in sampled]))
+    target = alignment.hash_words([pair.target for pair in sampled])
+    return alignment.learn_lexicon(source, target)
 
 
 def chunks_of_lines(pairs: Pairs) -> Iterator[tuple[list[str], list[str]]]:

@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
 from pydantic import AfterValidator, NonNegativeInt, TypeAdapter, ValidationError
 
@@ -52,9 +52,7 @@ class Progress:
     batch: NonNegativeInt = 0  # number of the next micro-batch in the epoch
     n_tokens: int = 0  # number of target tokens so far, without skipped steps
     elapsed_s: float = 0.0  # seconds of training, validations included
-    best: float | None = None  # best value of train.metric on dev pairs; losses are negated, so larger is better
-    best_step: int = 0  # step of the best model
-    best_figures: Figures | None = None  # all figures of the best model
+    best_figures: Figures | None = None  # step and dev figures of the best model by train.metric
     n_worse: int = 0  # number of validations since the best validation
     n_skipped: int = 0  # number of skipped steps in a row until now
     n_ranks: int = 1  # number of ranks or replicas that shared the last step; dropout depends on this number
@@ -80,18 +78,11 @@ def parse_progress(saved: dict[str, Any], file: Path) -> Progress:
         raise ModelError(f"{file} does not say where training stands", hint=OR_ANEW) from error
 
 
-class Limit(NamedTuple):
-    """A limit on training that the config sets. Training ends at the first limit that is reached."""
+def used_limits(settings: TrainSettings, progress: Progress, n_batches: int) -> dict[str, float]:
+    """Return the used fraction of each limit that is set. Keys are settings in `train`.
 
-    name: str  # key of the setting in `train`
-    share: float  # used fraction of the limit; 1 or more at the end
-    most: float  # value of the setting
-
-
-def limits(settings: TrainSettings, progress: Progress, n_batches: int) -> list[Limit]:
-    """Return the limits that are set: on steps, epochs, minutes, and validations without a better model.
-
-    An epoch has about `n_batches` batches.
+    There are limits on steps, epochs, minutes, and validations without a better model. Training ends when the first
+    fraction reaches 1. An epoch has about `n_batches` batches.
     """
     # `n_batches` is an estimate, so `batch` may be larger. The part of an unfinished epoch stays below 1.
     part_of_epoch = min(progress.batch / n_batches, 1 - 1e-9)
@@ -102,12 +93,12 @@ def limits(settings: TrainSettings, progress: Progress, n_batches: int) -> list[
         "patience": progress.n_worse,
     }
     most = settings.model_dump(include=set(used), exclude_none=True)
-    return [Limit(name, used[name] / value, value) for name, value in most.items()]
+    return {name: used[name] / value for name, value in most.items()}
 
 
 def ending(settings: TrainSettings, progress: Progress, n_batches: int) -> str:
     """Return a message that names the limits at which a training has ended."""
-    reached = [limit for limit in limits(settings, progress, n_batches) if limit.share >= 1]
-    ended_by = " and ".join(f"train.{limit.name}={limit.most}" for limit in reached)
-    names = " and ".join(f"train.{limit.name}" for limit in reached)
+    reached = [name for name, share in used_limits(settings, progress, n_batches).items() if share >= 1]
+    ended_by = " and ".join(f"train.{name}={getattr(settings, name)}" for name in reached)
+    names = " and ".join(f"train.{name}" for name in reached)
     return f"ended by {ended_by}: raise {names} to go on"

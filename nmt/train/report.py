@@ -30,7 +30,8 @@ class Report:
         now = time.monotonic()
         if now - self.since < LINE_EVERY_S:
             return
-        line = f"step {step} epoch {epoch + 1} {self.means(now - self.since)} lr {lr:.2e}, {progress:.0%} done"
+        means = self.means(now - self.since)
+        line = f"step {step} epoch {epoch + 1} {means} lr {lr:.2e}, {progress:.0%} done"
         done = progress - self.initial
         if done > 0:
             line += f", {clock((1 - progress) * (now - self.start) / done)} left"

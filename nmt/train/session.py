@@ -19,7 +19,7 @@ from nmt.distributed import launched, n_ranks, ranks_joined, restarted
 from nmt.errors import ConfigError, DataError, ModelError
 from nmt.evaluate import DEFAULT_TOKENIZER, tokenized_warning
 from nmt.run.checkpoint import Checkpoint, first_layers, load_weights, new_model, read_checkpoint, read_newest
-from nmt.run.directory import RunDirectory, new_manifest
+from nmt.run.directory import RunDirectory, model_file, new_manifest
 from nmt.seeds import seed_of
 from nmt.text.batches import TrainingData
 from nmt.text.corpus_files import RaggedArray
@@ -30,7 +30,7 @@ from nmt.train.loop import Session, Trainer
 from nmt.train.memory import check_memory, n_fitting_replicas
 from nmt.train.plan import fit_limit, fit_sentences, fit_sizes, fit_validation, with_unset
 from nmt.train.preparation import TrainingText, read_corpus, sample
-from nmt.train.progress import OR_ANEW, Progress, ending
+from nmt.train.progress import OR_ANEW, Progress, ending, ranking
 from nmt.train.report import clock
 
 log = logging.getLogger("nmt")
@@ -118,8 +118,7 @@ def find_start(config: Config, run: RunDirectory, *, fresh: bool) -> Start | Non
     name = config.train.init_from
     if not name:
         return None
-    file = RunDirectory(name).model_file if Path(name).is_dir() else Path(name)
-    checkpoint = read_checkpoint(file, prefixes=("model",))
+    checkpoint = read_checkpoint(model_file(Path(name)), prefixes=("model",))
     return Start(name, checkpoint, checkpoint.config, resumes=False)
 
 
@@ -248,7 +247,10 @@ def train(session: Session, *, n_replicas: int | None = 1) -> Progress:
             log_training(session, progress, n_replicas)
             progress = trainer.train(n_replicas)
     log.info("%s", ending(settings, progress, n_batches))
-    best = f"best dev {settings.metric.upper()} {abs(progress.best or 0.0):.2f} at step {progress.best_step}"
+    figures = progress.best_figures
+    assert figures, "a training ends with a validation"
+    figure = abs(ranking(figures, settings.metric)[0])
+    best = f"best dev {settings.metric.upper()} {figure:.2f} at step {figures['step']}"
     done = f"done: {progress.step} steps in {clock(progress.elapsed_s)}"
     log.info("%s, %s; the model is %s", done, best, run.model_file)
     return progress

@@ -14,7 +14,7 @@ from nmt.config import Config, language
 from nmt.decode.engines.torch_engine import TorchEngine
 from nmt.distributed import gather_items, mine, summed
 from nmt.errors import ModelError
-from nmt.evaluate import Score, bleu_tokenizer, readable, score
+from nmt.evaluate import Score, choose_settings, readable, score
 from nmt.model.base import Seq2Seq
 from nmt.text.batches import pair_batches
 from nmt.text.lines import Pair
@@ -133,7 +133,8 @@ def scores_by_direction(dev: Sequence[Pair], hypotheses: Sequence[str], config: 
     scores = {}
     for languages, lines in references.items():
         target = languages.partition("-")[2] or language(config.data, "target")
-        scores[languages] = score(translations[languages], [lines], tokenize=bleu_tokenizer(target, [lines]))
+        settings = choose_settings(target, [lines])
+        scores[languages] = score(translations[languages], [lines], settings=settings)
     return scores
 
 
@@ -163,14 +164,16 @@ def warnings_about(history: Sequence[dict[str, Any]], latest: Validation, n_voca
     losses = [line["dev_nll"] for line in history]
     guessing = math.log(n_vocab)
     place = "above chance" if losses[-1] >= guessing else "hardly below chance"
-    reached = f"dev loss is {readable(losses[-1])} after {history[-1]['step']} steps, {place} ({guessing:.2f})"
+    step = history[-1]["step"]
+    reached = f"dev loss is {readable(losses[-1])} after {step} steps, {place} ({guessing:.2f})"
     if has_diverged(losses, guessing):
         # Stop here. The checks below would draw wrong conclusions from these losses.
         messages.append(f"{reached}: the training diverged; lower train.lr or raise train.warmup")
         return messages
 
     # 3. Check whether the loss rises, or has always been near the loss of guessing.
-    if len(losses) >= 4 and all(after > before for before, after in pairwise(losses[-4:])):
+    rises = [after > before for before, after in pairwise(losses[-4:])]
+    if len(rises) == 3 and all(rises):
         messages.append(
             "dev loss has risen three times running: the model learns train by heart; "
             "raise model.dropout or end earlier (train.patience)"

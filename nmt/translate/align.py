@@ -20,13 +20,15 @@ from nmt.decode.options import Attention, Engine
 from nmt.text.capitals import as_read
 from nmt.text.tokenizer import Tokenizer, Tokenizers
 from nmt.text.words import WordText, likeness
+from nmt.translate.units import grouped
 
 log = logging.getLogger("nmt")
 
 # The weight of similar spelling. It was tuned on 300 pairs of Multi30k de-en, with links from co-occurrence statistics.
 ALIKE = 30.0
-NEIGHBORS, N_ROUNDS = 0.1, 3  # see `with_neighbors`
-MAX_UNSURE = 0.4  # `dependence` is computed for pairs whose `n_unsure` exceeds this number
+NEIGHBORS, N_ROUNDS = 0.1, 2  # see `with_neighbors`
+EVENNESS = 0.7  # the exponent of attention weights, so that large weights count less
+MAX_UNSURE = 0.3  # `dependence` is computed for pairs whose `n_unsure` exceeds this number
 LOSSES = (0.001, 100.0)  # bounds of negative log-probabilities, so that their sums are positive and finite
 MIN_SHARE = 0.01  # `Shares` contain only values of p(source word | target word) above this number
 # Shares are rounded to this many digits. The engine's rounding errors depend on the batch, and would break ties.
@@ -58,9 +60,18 @@ class AttendedPair:
     likeness: Matrix
     weights: Matrix
 
-    def scores(self, factors: Matrix | float = 1.0) -> Matrix:
-        """Return the `word_scores` of the pair, after the weights have been multiplied by factors."""
-        return word_scores(self.weights * factors, self.source.shares, self.target.shares, self.likeness)
+    def scores(self) -> Matrix:
+        """Return the `word_scores` of the pair."""
+        return word_scores(self.weights, self.source.shares, self.target.shares, self.likeness)
+
+    def scores_with(self, factors: Matrix) -> Matrix:
+        """Return the `word_scores` of the pair, given its `dependence`.
+
+        The weights are multiplied by the factors, and so are the scores, because neighbors have changed them.
+        """
+        weights = self.weights * (self.source.shares @ factors).T
+        scores = word_scores(weights, self.source.shares, self.target.shares, self.likeness)
+        return np.asarray(scores * (factors @ self.target.shares))
 
 
 def align(
@@ -83,8 +94,8 @@ def align_for_markup(
     """Return the `word_scores` of each pair. A pair that cannot be aligned gets an empty matrix.
 
     `groups` has a number for each source word of each pair: words with the same number are between the same tags. If
-    attention does not show which group a target word translates, the weights are multiplied by `dependence`. `known`
-    are attention weights from a search.
+    attention does not show which group a target word translates, the `dependence` of the pair is used, too. `known` are
+    attention weights from a search.
     """
     attended = attended_pairs(engine, tokenizers, pairs, range(1, len(pairs) + 1), known)
     scores = {i: pair.scores() for i, pair in attended.items()}
@@ -96,7 +107,7 @@ def align_for_markup(
             unsure[i] = in_group
     factors = dependence(engine, [attended[i] for i in unsure], list(unsure.values()))
     for i, factors_of_pair in zip(unsure, factors, strict=True):
-        scores[i] = attended[i].scores(factors_of_pair)
+        scores[i] = attended[i].scores_with(factors_of_pair)
     return [scores.get(i, EMPTY) for i in range(len(pairs))]
 
 
@@ -176,7 +187,7 @@ def n_unsure(scores: Matrix, in_group: Matrix) -> float:
 
 
 def dependence(engine: Engine, pairs: Sequence[AttendedPair], in_groups: Sequence[Matrix]) -> Iterator[Matrix]:
-    """Yield a matrix (T, S) for each pair: how much each target token depends on the group of each source token.
+    """Yield a matrix (source words, T) for each pair: how much each target token depends on the group of each word.
 
     This is the negative log-probability of the target token after the words of the group have been deleted from the
     source, divided by its sum over all groups (compare Li et al. 2019, "On the word alignment from neural machine
@@ -190,14 +201,11 @@ def dependence(engine: Engine, pairs: Sequence[AttendedPair], in_groups: Sequenc
             targets.append(pair.target.tokens)
     scores = engine.score(sources, targets)
     # 2. Compare the scores of each pair, without those of EOS.
-    start = 0
-    for pair, in_group in zip(pairs, in_groups, strict=True):
-        end = start + len(in_group)
-        log_probs = np.array(scores[start:end])[:, :-1]  # (groups, T)
+    by_pair = grouped(scores, map(len, in_groups))
+    for in_group, of_pair in zip(in_groups, by_pair, strict=True):
+        log_probs = np.array(of_pair)[:, :-1]  # (groups, T)
         losses = normalized(np.clip(-log_probs, *LOSSES), 0)
-        of_words = in_group.T @ losses  # (source words, T)
-        yield (pair.source.shares @ of_words).T
-        start = end
+        yield in_group.T @ losses
 
 
 def word_scores(weights: Matrix, source: Matrix, target: Matrix, likeness: Matrix | float = 0.0) -> Matrix:
@@ -212,7 +220,7 @@ def word_scores(weights: Matrix, source: Matrix, target: Matrix, likeness: Matri
     Returns:
         the scores (source words, target words), between 0 and 1.
     """
-    between = source.T @ weights.T @ target  # (source words, target words)
+    between = source.T @ (weights**EVENNESS).T @ target  # (source words, target words)
     scores = in_both_directions(between * (1 + ALIKE * likeness**2))
     for _ in range(N_ROUNDS):
         scores = in_both_directions(with_neighbors(scores))
@@ -242,7 +250,8 @@ def encoded_words(side: WordText, tokenizer: Tokenizer) -> EncodedWords:
     shares = np.zeros((len(tokens), len(side.spans)), np.float32)
     # A token that overlaps several words belongs to each of them in equal shares.
     for t, overlapped in enumerate(words_of_tokens):
-        shares[t, overlapped] = 1 / max(len(overlapped), 1)
+        for word in overlapped:
+            shares[t, word] = 1 / len(overlapped)
     return EncodedWords(tokens, shares)
 
 

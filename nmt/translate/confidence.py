@@ -23,7 +23,7 @@ import numpy as np
 import regex
 
 from nmt.text.spans import Span
-from nmt.text.words import WORD_OR_CHARACTER, WordText, bare_span
+from nmt.text.words import WORD_OR_CHARACTER, WordText
 from nmt.translate.translator import Translator
 from nmt.translate.units import TextHypothesis, Translation
 
@@ -106,14 +106,19 @@ def confidence_of(words: Sequence[Word]) -> float:
     return fmean(word.confidence for word in words) if words else 1.0
 
 
-def doubts(translator: Translator, translation: Translation, least: float) -> list[str]:
-    """Log and return the reasons to doubt the best hypothesis of a line.
+def find_doubts(translator: Translator, translation: Translation, least: float, place: str = "line") -> list[str]:
+    """Set, log and return the reasons to doubt the best hypothesis: those of all its sentences.
 
-    `least` is the lowest confidence that gives no reason for doubt.
+    `least` is the lowest confidence that gives no reason for doubt. `place` and the number of the unit say where it is.
     """
+    reasons: list[str] = []
+    translation.doubts = reasons
+    for part in translation.parts:
+        reasons += find_doubts(translator, part, least, place)
+    if translation.parts:
+        return reasons
+    # 1. The mean confidence of the words of a sentence is low.
     best = translation.hypotheses[0]
-    reasons = []
-    # 1. The mean confidence of the words is low.
     confidence = confidence_of(words_of(translator, best))
     if confidence < least:
         reasons.append(f"confidence {confidence:.2f}")
@@ -122,7 +127,8 @@ def doubts(translator: Translator, translation: Translation, least: float) -> li
     if phrase and not repeated(translation.source):
         reasons.append(f"repeats '{phrase:.40}'")
     if reasons:
-        log.warning("line %d is doubtful: %s", translation.number, ", ".join(reasons))
+        message = "%s %d is doubtful: %s: %s -> %s"
+        log.warning(message, place, translation.number, ", ".join(reasons), translation.source, best.text)
     return reasons
 
 
@@ -147,9 +153,8 @@ def logits_of(translator: Translator, hypothesis: TextHypothesis) -> list[tuple[
     spans = spans_of_pieces(translator, hypothesis)
     line_logit = logit(sum(log_probs) / max(len(log_probs), 1))
     logits = []
-    for word in WordText.split(text).spans:
-        word_start, word_end = bare_span(text, word)
-        # Use the pieces of the word, but not those of the punctuation around it.
+    # Use the pieces of each word, but not those of the punctuation around it.
+    for word_start, word_end in WordText.split(text).bare_spans:
         log_prob = 0.0
         for piece_log_prob, (start, end) in zip(log_probs, spans, strict=True):
             if start < word_end and word_start < end:

@@ -7,33 +7,35 @@ import zipfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from html import escape
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
 from nmt.config import language
-from nmt.documents import BEGINNINGS, SUFFIXES, ZIPPED
+from nmt.documents import BEGINNINGS, BILINGUAL, SUFFIXES, ZIPPED
 from nmt.documents.direction import REDIRECTED, is_right_to_left
 from nmt.documents.files import (
     FORMATS,
     MAX_FILE_BYTES,
     MAX_TEXT_BYTES,
-    MEMBERS,
     UNPACKED,
     damages,
     decoded,
     encoded,
     encoding_of,
+    has_texts,
     unzipped,
     zipped,
 )
 from nmt.documents.html import escape_html
 from nmt.documents.markup import Format, Part, Segment
+from nmt.documents.ooxml import workbook_formats
 from nmt.documents.tables import parse_csv, parse_string_catalog
-from nmt.documents.xliff import parse_tmx
+from nmt.documents.xliff import TMX_DOUBTFUL, parse_tmx
 from nmt.errors import InputError, NmtError, OutputError, os_errors_as
 from nmt.files import atomic_writer, read_capped
-from nmt.translate.markup import units_of, written
+from nmt.translate.confidence import find_doubts
+from nmt.translate.markup import Translated, units_of, written
 from nmt.translate.translator import Translator
 from nmt.translate.units import Translation, Unit
 
@@ -113,7 +115,7 @@ def translate_file(
     Args:
         watch: a function through which all translations pass, see `Watch`.
         bilingual: whether to write pairs of sentences instead of the document, see `as_pairs`.
-        arguments: keyword arguments of `Translator.translate_lines`, `column` and `into`, see `DocumentTranslation`.
+        arguments: keyword arguments of `Translator.translate_lines`, and others of `DocumentTranslation`.
     Raises:
         InputError: the document is damaged or too large. Nothing is written.
     """
@@ -129,6 +131,7 @@ def translate_file(
         if output.exists() and output.samefile(source):
             raise InputError(f"{source} would be overwritten", hint="give another name after -o")
         content = read_capped(source, MAX_FILE_BYTES)
+
     # 3. Open the output first. If this fails, no time was lost on the translation.
     with atomic_writer(output) as file:
         document = DocumentTranslation(translator, source, suffix, content, MAX_TEXT_BYTES, **arguments)
@@ -136,27 +139,33 @@ def translate_file(
             for line in as_pairs(translator, output, document.translations(watch)):
                 file.write(f"{line}\n".encode())
             return
-        for _ in document.translations(watch):
-            pass  # `document` keeps the translations
+        n_texts = sum(1 for _ in document.translations(watch))  # `document` keeps the translations
         file.write(document.content())
+    log.info("%s: texts translated: %d", source, n_texts)
 
 
 def as_pairs(translator: Translator, output: Path, translations: Iterable[Translation]) -> Iterator[str]:
     """Yield the lines of a file with sentences and their translations.
 
-    The format is TMX 1.4, or two columns if `output` ends in .tsv.
+    The format is TMX 1.4, or columns if `output` ends in .tsv. With a minimum confidence, the translations to check are
+    marked. A third column has the reasons.
     """
-    pairs = chain.from_iterable(translation.sentence_pairs for translation in translations)
+    sentences = chain.from_iterable(translation.parts for translation in translations)
     if output.suffix.lower() == ".tsv":
-        for pair in pairs:
-            yield "\t".join(" ".join(text.split()) for text in pair)
+        for sentence in sentences:
+            columns = [sentence.source, sentence.text]
+            if sentence.doubts is not None:
+                columns.append(", ".join(sentence.doubts))
+            yield "\t".join(" ".join(text.split()) for text in columns)
         return
     source, target = (language(translator.config.data, side) or "und" for side in ("source", "target"))
     # Escape the characters that have a meaning in XML, and remove the characters that XML does not allow.
     yield TMX.format(source)
-    for pair in pairs:
-        old, new = (escape(NOT_XML.sub("", text), quote=False) for text in pair)
-        yield f'<tu><tuv xml:lang="{source}"><seg>{old}</seg></tuv><tuv xml:lang="{target}"><seg>{new}</seg></tuv></tu>'
+    for sentence in sentences:
+        old, new = (escape(NOT_XML.sub("", text), quote=False) for text in (sentence.source, sentence.text))
+        state = TMX_DOUBTFUL if sentence.doubts else ""
+        yield f'<tu><tuv xml:lang="{source}"><seg>{old}</seg></tuv>'
+        yield f'<tuv xml:lang="{target}">{state}<seg>{new}</seg></tuv></tu>'
     yield "</body></tmx>"
 
 
@@ -165,20 +174,17 @@ def formats_of(suffix: str, translator: Translator, title: object, column: str, 
 
     Raises InputError if the format needs the languages of the model, and the model does not name them.
     """
+    if suffix in FORMATS:
+        return FORMATS[suffix]
     if suffix in (".csv", ".tsv"):
         parse = partial(parse_csv, column=column, title=title, into=into, is_tsv=suffix == ".tsv")
         return [Format(parse, str, protects=True)]
+    source, target = (language(translator.config.data, side) for side in ("source", "target"))
+    if not (source and target):
+        raise InputError("the model does not name its languages", hint=f"translate another format than {suffix}")
     if suffix == ".xcstrings":
-        target = language(translator.config.data, "target")
-        if not target:
-            raise InputError("the model names no target language", hint="translate another format than .xcstrings")
         return [Format(partial(parse_string_catalog, target=target), str, protects=True)]
-    if suffix == ".tmx":
-        source, target = (language(translator.config.data, side) for side in ("source", "target"))
-        if not (source and target):
-            raise InputError("the model does not name its languages", hint="translate another format than .tmx")
-        return [Format(partial(parse_tmx, source=source, target=target), escape_html, protects=True)]
-    return FORMATS[suffix]
+    return [Format(partial(parse_tmx, source=source, target=target), escape_html, protects=True)]
 
 
 class DocumentTranslation:
@@ -196,6 +202,7 @@ class DocumentTranslation:
         max_text: int,
         column: str = "",
         into: str = "",
+        min_confidence: float | None = None,
         **arguments: Any,
     ) -> None:
         """Read a document.
@@ -205,6 +212,8 @@ class DocumentTranslation:
             max_text: maximum size of all texts of the document, in bytes.
             column: the name of the column to translate in a CSV or TSV file.
             into: the name of the column that gets the translations, see `parse_csv`.
+            min_confidence: the lowest confidence of a translation that needs no check, see `find_doubts`. It needs
+                the option `scores`.
             arguments: keyword arguments of `Translator.translate_lines`.
         Raises:
             InputError: the document is damaged or too large.
@@ -212,6 +221,8 @@ class DocumentTranslation:
         self.translator = translator
         self.title = title
         self.suffix = suffix
+        self.into = into
+        self.min_confidence = min_confidence
         self.arguments = arguments
         self.formats = formats_of(suffix, translator, title, column, into)
 
@@ -222,20 +233,23 @@ class DocumentTranslation:
         if suffix in ZIPPED:
             with damages(title):
                 self.infos, self.members = unzipped(content, UNPACKED * max_text)
-            names = [name for name in self.members if MEMBERS.fullmatch(name)]
+            names = [name for name, member in self.members.items() if has_texts(name, member)]
         # Check the unpacked size, because a small archive can contain a huge text.
         n_bytes = sum(len(self.members[name]) for name in names)
         if n_bytes > max_text:
             raise InputError(f"{title} has {n_bytes:,} bytes of text, over {max_text:,}", hint="split it")
         self.encoding = encoding_of(suffix, content)
         self.texts = {name: decoded(title, name, self.members[name], self.encoding) for name in names}
+        if suffix == ".xlsx":
+            self.formats = workbook_formats(self.members)
 
     def translations(self, watch: Watch = lambda translations, _: translations) -> Iterator[Translation]:
         """Translate all units, and yield the translation of each unit. All translations pass through `watch`.
 
         Raises InputError if a text of the document is damaged.
         """
-        sources, targets = [], []
+        sources: list[str] = []
+        targets: list[Translated] = []
         for markup in self.formats:
             # 1. Read the units of all texts.
             documents: dict[str, list[Part]] = {}
@@ -245,21 +259,35 @@ class DocumentTranslation:
                     documents[name] = markup.parse(text)
                 units += self.units_of(documents[name], markup, len(units) + 1)
             # 2. Translate the units of all texts together.
-            translations: list[Translation] = []
+            arguments = dict(self.arguments)
+            if markup.protects:
+                options = arguments.get("options") or self.translator.options
+                arguments["options"] = options.changed(protect_placeholders=True)
+            n_before = len(targets)
             if units:
-                for translation in watch(self.translator.translate_lines(units, **self.arguments), len(units)):
-                    translations.append(translation)
+                for translation in watch(self.translator.translate_lines(units, **arguments), len(units)):
+                    if self.min_confidence is not None:
+                        place = f"{self.title}: text"
+                        find_doubts(self.translator, translation, self.min_confidence, place)
                     sources.append(translation.source)
-                    targets.append(translation.text)
+                    targets.append(Translated(translation.text, translation.doubts))
                     yield translation
-            # 3. Write the translations into the texts. The next format parses the new texts.
-            for name, parts in documents.items():
+            # 3. Write the translations into the texts, and free the units. The next format parses the new texts.
+            units.clear()
+            remaining = iter(targets[n_before:])
+            for name in list(documents):
+                parts = documents.pop(name)
                 n_units = sum(isinstance(part, Segment) for part in parts)
-                self.texts[name] = written(parts, translations[:n_units])
-                del translations[:n_units]
-        # 4. Change the direction of the texts if the translation runs in another one.
+                text = written(parts, list(islice(remaining, n_units)))
+                self.texts[name], faults = markup.review(self.texts[name], text)
+                for fault in faults:
+                    log.warning("%s: %s", self.title, fault)
+        # 4. Refuse a document without text, such as scanned pages. A document with targets may be finished.
+        if not (sources or self.into or self.suffix in BILINGUAL):
+            raise InputError(f"{self.title} has no text to translate", hint="check that it is the right document")
+        # 5. Change the direction of the texts if the translation runs in another one.
         redirected = REDIRECTED.get(self.suffix)
-        is_reverse = is_right_to_left("".join(targets))
+        is_reverse = is_right_to_left("".join(target.text for target in targets))
         if redirected and is_reverse != is_right_to_left("".join(sources)):
             direction = "rtl" if is_reverse else "ltr"
             self.texts = {name: redirected(text, direction) for name, text in self.texts.items()}
@@ -274,11 +302,11 @@ class DocumentTranslation:
         for part in parts:
             if isinstance(part, Segment):
                 units += units_of([part], markup, number)
+                if self.suffix != ".txt":
+                    number += 1
             # In plain text, the parts between the units contain the line ends.
-            if self.suffix == ".txt":
-                number += part.count("\n") if isinstance(part, str) else 0
-            else:
-                number = first + len(units)
+            elif self.suffix == ".txt":
+                number += part.count("\n")
         return units
 
     def content(self) -> bytes:

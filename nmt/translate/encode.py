@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Collection, Sequence
+from itertools import count
 
 from nmt.decode.options import NBest, SearchRequest
 from nmt.errors import ModelError
@@ -9,7 +10,7 @@ from nmt.text.lines import is_blank, one_line
 from nmt.text.sentences import join_sentences, sentence_spans
 from nmt.text.tokenizer import Tokenizer, Tokenizers
 from nmt.translate.options import TranslationOptions
-from nmt.translate.units import TextHypothesis, Translation, Unit, joined
+from nmt.translate.units import TextHypothesis, Translation, Unit, grouped, joined
 
 log = logging.getLogger("nmt")
 
@@ -48,14 +49,11 @@ class Encoding:
         if not all(n_bests):
             raise ModelError("the model's output is not a number", hint="check the loss of its training")
         translations = []
-        first = 0
-        for unit, n_requests in zip(self.units, self.n_requests, strict=True):
-            parts = slice(first, first + n_requests)
-            first += n_requests
+        for unit, of_unit in zip(self.units, grouped(n_bests, self.n_requests), strict=True):
             # A blank unit gets a blank hypothesis. The hypotheses of several requests are joined to one translation.
             hypotheses = [TextHypothesis([], [], 0.0, [], "")]
-            if n_requests:
-                decoded = [self.decoded(n_best) for n_best in n_bests[parts]]
+            if of_unit:
+                decoded = [self.decoded(n_best) for n_best in of_unit]
                 hypotheses = joined(decoded, self.options)
             translations.append(Translation(unit.text, hypotheses, unit.number))
         return translations
@@ -64,28 +62,22 @@ class Encoding:
         """Return the hypotheses of a request with their texts. With the option `scores`, they also have pieces."""
         hypotheses = []
         for hypothesis in n_best:
-            tokens = hypothesis.tokens
             # The pieces take time, so compute them only if scores are needed.
-            pieces = self.target.pieces(tokens) if self.options.scores else []
-            text = one_line(self.target.decode(tokens))
-            decoded = TextHypothesis(tokens, hypothesis.log_probs, hypothesis.score, pieces, text)
-            decoded.is_cut = hypothesis.is_cut
-            decoded.attention = hypothesis.attention
-            hypotheses.append(decoded)
+            pieces = self.target.pieces(hypothesis.tokens) if self.options.scores else []
+            text = one_line(self.target.decode(hypothesis.tokens))
+            hypotheses.append(TextHypothesis(**vars(hypothesis), pieces=pieces, text=text))
         return hypotheses
 
     def preview(self, tokens: dict[int, list[int]]) -> list[str]:
         """Return the unfinished text of each unit, given the tokens of the requests that the search has begun."""
         texts = []
-        first = 0
-        for n_requests in self.n_requests:
+        for requests in grouped(count(), self.n_requests):
             # The search may not have begun the later requests of a unit.
             begun = []
-            for request in range(first, first + n_requests):
+            for request in requests:
                 if request in tokens:
                     begun.append(self.target.decode(tokens[request]))
             texts.append(one_line(join_sentences(begun)))
-            first += n_requests
         return texts
 
 
@@ -108,10 +100,8 @@ def requests_of(
     parts = cut(text, tokenizer, max(max_length - len(tag_tokens), 1), abbreviations)
     message = "line %d has %d pieces, the model takes %d: translated in %d parts"
     log.warning(message, unit.number, len(tokens), max_length, len(parts))
-    # The prefix is the beginning of the unit's translation, so only the first part gets it.
-    requests = [SearchRequest(tag_tokens + parts[0], unit.prefix, place_of(unit))]
-    for i, part in enumerate(parts[1:], 1):
-        requests.append(SearchRequest(tag_tokens + part, (), place_of(unit, i)))
+    requests = [SearchRequest(tag_tokens + part, (), place_of(unit, i)) for i, part in enumerate(parts)]
+    requests[0].prefix = unit.prefix  # the beginning of the whole translation
     return requests
 
 

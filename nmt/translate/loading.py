@@ -13,7 +13,7 @@ from nmt.decode.options import Engine
 from nmt.errors import ConfigError, InputError, ModelError, NmtError
 from nmt.files import hash_file
 from nmt.processes import prepare_torch
-from nmt.run.directory import RunDirectory
+from nmt.run.directory import RunDirectory, model_file
 from nmt.run.header import read_header
 from nmt.translate.translator import Translator
 
@@ -23,17 +23,6 @@ log = logging.getLogger("nmt")
 def is_export(path: Path) -> bool:
     """Return whether `path` is a directory that `nmt export` has written."""
     return (path / "model.bin").is_file()
-
-
-def model_file(path: Path) -> Path:
-    """Return the model file of a run directory, or the path itself if it is no directory.
-
-    Raises ModelError if the file does not exist.
-    """
-    file = RunDirectory(path).model_file if path.is_dir() else path
-    if not file.exists():
-        raise ModelError(f"no model at {file}", hint="train one with `nmt train CONFIG`, or name another with -m")
-    return file
 
 
 def load(

@@ -4,12 +4,14 @@ A parser of `nmt.documents` finds the units of a text. The translations of the u
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
+from typing import NamedTuple
 
-from nmt.documents.markup import Format, Part, Segment
+from nmt.documents.markup import Format, Part, ReviewState, Segment
 from nmt.text.lines import Pause
 from nmt.translate.options import TranslationOptions
 from nmt.translate.translator import Translator
-from nmt.translate.units import Markup, TextHypothesis, Translation, Unit
+from nmt.translate.units import Markup, TextHypothesis, Translation, Unit, grouped
 from nmt.translate.windows import read_window, warn_of_cut_lines
 
 WINDOW = 1000  # number of lines that are parsed and translated together
@@ -24,21 +26,30 @@ def units_of(parts: Sequence[Part], markup: Format, number: int) -> list[Unit]:
     return units
 
 
-def written(parts: Sequence[Part], translations: Sequence[Translation], rank: int = 0) -> str:
-    """Return a parsed text with the translations of its units.
+class Translated(NamedTuple):
+    """The translation of a unit, and what is doubtful in it; see `find_doubts`."""
 
-    `rank` chooses the hypothesis of each translation. The best one has rank 0.
-    """
-    pieces = []
-    n_written = 0
-    for part in parts:
-        if isinstance(part, str):
+    text: str
+    doubts: list[str] | None = None
+
+
+def written(parts: Sequence[Part], translations: Sequence[Translated]) -> str:
+    """Return a parsed text with the translations of its units."""
+    pieces: list[str] = []
+    remaining = list(translations)
+    doubts: list[str] | None = None  # of the translations up to the next state
+    # From the last part to the first, because states come before their segments.
+    for part in reversed(parts):
+        if isinstance(part, Segment):
+            translation = remaining.pop()
+            doubts = doubts or translation.doubts
+            pieces.append(part.finish(translation.text))
+        elif isinstance(part, ReviewState):
+            pieces.append(part.written(doubts))
+            doubts = None
+        else:
             pieces.append(part)
-            continue
-        hypothesis = translations[n_written].hypothesis(rank)
-        pieces.append(part.finish(hypothesis.text))
-        n_written += 1
-    return "".join(pieces)
+    return "".join(reversed(pieces))
 
 
 class MarkupTranslator:
@@ -62,23 +73,22 @@ class MarkupTranslator:
         The arguments are the same as in `Translator.translate_lines`.
         """
         options = options or self.translator.options
-        batch_size = batch_size or self.translator.config.decode.batch_size
         stream = iter(lines)
         while (window_lines := read_window(stream, first, window)) is not None:
             first += len(window_lines)
             # 1. Parse each line into units. Each unit has the number of its line, for random seeds and messages.
-            documents = [self.markup.parse(line.text) for line in window_lines]
-            units: list[Unit] = []
-            ends = []  # for each line, the end of its units in `units`
-            for line, parts in zip(window_lines, documents, strict=True):
-                units += units_of(parts, self.markup, line.number)
-                ends.append(len(units))
+            documents = []
+            groups = []  # the units of each line
+            for line in window_lines:
+                documents.append(self.markup.parse(line.text))
+                groups.append(units_of(documents[-1], self.markup, line.number))
             # 2. Translate the units of all lines together.
+            units = list(chain.from_iterable(groups))
             translations = self.translator.start(units, options, batch_size).result() if units else []
             warn_of_cut_lines(translations)
             # 3. Write the translations of the units into each line.
-            start = 0
-            for line, parts, end in zip(window_lines, documents, ends, strict=True):
-                text = written(parts, translations[start:end])
-                yield Translation(line.text, [TextHypothesis([], [], 0.0, [], text)], line.number)
-                start = end
+            by_line = grouped(translations, map(len, groups))
+            for line, parts, of_units in zip(window_lines, documents, by_line, strict=True):
+                text = written(parts, [Translated(unit.text) for unit in of_units])
+                hypothesis = TextHypothesis([], [], 0.0, [], text)
+                yield Translation(line.text, [hypothesis], line.number, parts=of_units)

@@ -11,10 +11,13 @@ from dataclasses import replace
 from itertools import chain
 from typing import NamedTuple
 
+import regex
+
 from nmt.decode.options import Engine
 from nmt.errors import InputError
+from nmt.text.directives import numbered, settled
 from nmt.text.lines import is_blank, one_line
-from nmt.text.placeholders import IN_WORD, NUMBER, TOKEN, Masked, Patterns, end_of_words, inserted
+from nmt.text.placeholders import IN_WORD, NUMBER, SPAN, TOKEN, UNSPACED, Masked, Patterns, end_of_words, inserted
 from nmt.text.spans import indices_between
 from nmt.text.tokenizer import Tokenizers
 from nmt.text.words import WordText
@@ -22,6 +25,7 @@ from nmt.translate.align import Links, align
 from nmt.translate.units import Step, TextHypothesis, Translation, Unit
 
 log = logging.getLogger("nmt")
+PUNCTUATION = regex.compile(r"\p{P}+")
 
 
 class Place(NamedTuple):
@@ -81,7 +85,8 @@ class Placeholders(Step):
     def masked(self, text: str) -> Masked | None:
         """Mask a text, or return None if there is nothing to mask.
 
-        First, unknown characters are replaced by known equivalents in Unicode (NFC, NFKC).
+        First, unknown characters are replaced by known equivalents in Unicode (NFC, NFKC), and directives such as
+        `%s` are numbered.
         """
         unknown = self.unknown(text)
         if is_blank(text) or not (unknown or self.patterns):
@@ -89,7 +94,10 @@ class Placeholders(Step):
         source = self.tokenizers.source
         if unknown:
             text = source.with_compatible(unicodedata.normalize("NFC", text))
-        return Masked.of(text, self.patterns, self.symbols, self.unknown(text), source.has_word)
+        tag, rest = source.split_tag(text)
+        if SPAN in self.patterns:
+            text = tag + numbered(rest)
+        return Masked.of(text, self.patterns, self.symbols, self.unknown(text), source.has_word, tag)
 
     def restore(self, translations: list[Translation]) -> list[Translation]:
         # 1. Remove surplus symbols, and find the hypotheses that lack spans.
@@ -109,6 +117,10 @@ class Placeholders(Step):
         # 2. Insert the missing spans by word alignments, then replace the symbols by their spans.
         for item, links in zip(incomplete, self.links(incomplete), strict=True):
             item.hypothesis.text = item.mask.filled(with_missing(item, links))
+        # 3. Write the directives in the order in which they take their arguments.
+        if SPAN in self.patterns:
+            for translation, unit in zip(translations, self.units, strict=True):
+                settle(translation, unit)
         return translations
 
     def links(self, incomplete: Sequence[Incomplete]) -> list[Links]:
@@ -122,6 +134,14 @@ class Placeholders(Step):
 
     def preview(self, texts: list[str]) -> list[str]:
         return [mask.filled(text) if mask else text for text, mask in zip(texts, self.masks, strict=True)]
+
+
+def settle(translation: Translation, unit: Unit) -> None:
+    """Remove the numbers of directives, and warn if the model has changed their order."""
+    for hypothesis in translation.hypotheses:
+        hypothesis.text, is_moved = settled(unit.text, hypothesis.text)
+        if is_moved:
+            log.warning("line %d: the directives changed places, which is undone; check the translation", unit.number)
 
 
 def alignable(text: str) -> WordText:
@@ -179,10 +199,10 @@ def places_of(item: Incomplete, links: Links) -> dict[int, Place]:
         start, end = kept.span
         head, tail = mask.text[:start].strip(), mask.text[end:].strip()
         if not kept.mark and not head:
-            places[i] = Place(0, 0, touches_right=not kept.after.isspace())
+            places[i] = Place(0, 0, touches_right=touches(kept.original, kept.after, text[:1]))
             continue
         if not kept.mark and not tail and not IN_WORD.match(head[-1]):
-            places[i] = Place(len(text), len(text), touches_left=not kept.before.isspace())
+            places[i] = Place(len(text), len(text), touches_left=touches(kept.original, kept.before, text[-1:]))
             continue
         # 3. Put the span beside the translation of a neighboring word.
         touches_left = bool(IN_WORD.match(kept.before)) and words.start - 1 in sources
@@ -192,8 +212,26 @@ def places_of(item: Incomplete, links: Links) -> dict[int, Place]:
         # Prefer the translation of the word before. But a span that touches only the next word stays with it.
         if before and (touches_left or not touches_right):
             at = target[before[-1]][1]
+            # Signs between the word and the span, such as a colon, stay between them.
+            signs = mask.text[source[words.start - 1][1] : start].rstrip()
+            if signs and text.startswith(signs, at):
+                at += len(signs)
+                touches_left = not kept.before.isspace()
             places[i] = Place(at, at, touches_left=touches_left)
         elif after:
             at = target[after[0]][0]
             places[i] = Place(at, at, touches_right=touches_right)
     return places
+
+
+def touches(span: str, neighbor: str, edge: str) -> bool:
+    """Return whether a span at an end of a sentence touches the translation.
+
+    `neighbor` is the character beside the span in the source, and `edge` the character of the translation. A span
+    touches a word only if it touches a word in the source. Chinese has no spaces, so it does not tell.
+    """
+    if neighbor.isspace():
+        return False
+    is_mark = PUNCTUATION.fullmatch(span) is not None  # quotation marks and brackets touch any word
+    is_alike = bool(IN_WORD.match(neighbor)) == bool(IN_WORD.match(edge)) and not UNSPACED.match(neighbor)
+    return is_mark or is_alike

@@ -1,22 +1,29 @@
-"""The search for the places of tags in the translation of a text; see `nmt.translate.tags`."""
+"""The search for the places of tags in the translation of a text; see `nmt.translate.tags`.
+
+- An element around words goes around the translations of these words.
+- An opaque element goes where the translation has its stand-in, or beside the translation of the word that it touches.
+- An element in a word goes around the same characters of the translation of the word, or beside it.
+"""
 
 from bisect import bisect_left, bisect_right
-from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import pairwise
 
 import regex
 
-from nmt.documents.markup import Element, descendants
+from nmt.documents.markup import STAND_IN, Element, descendants, shown_by_stand_in
 from nmt.text.placeholders import SPAN
 from nmt.text.spans import Span, indices_between
-from nmt.text.words import MARKED_WORD, WORD_EDGE
+from nmt.text.words import MARKED_WORD, PLAIN_WORD
 from nmt.translate.align import Links, Shares
 from nmt.translate.units import Markup, TextHypothesis, Translation
 
 WORD = regex.compile(f"{SPAN.pattern}|{MARKED_WORD}")  # a placeholder is one word, so that no tag is put inside of it
-EDGE = regex.compile(WORD_EDGE)
+BARE_WORD = regex.compile(PLAIN_WORD)
+OUTSIDE = 0.4  # a target word with a larger probability is better inside of an element than outside
+RAISED = regex.compile(r"<su[bp]\b|vertAlign|\bbaseline=")  # an opening tag of raised or lowered text
+MAX_WORD = 100  # number of characters; a longer word is none, and a search in it for each of its elements takes long
 
 
 class TaggedPair:
@@ -75,11 +82,23 @@ class Placement:
 
     def __init__(self, pair: TaggedPair) -> None:
         self.pair = pair
-        self.linked_sources: list[list[int]] = [[] for _ in pair.target_words]  # for each target word
+        self.without_stand_ins = dict.fromkeys(shown_by_stand_in(pair.markup.root, pair.source))  # for `str.translate`
+        self.link_stand_ins()
         self.linked_targets: list[list[int]] = [[] for _ in pair.source_words]  # for each source word
         for source, target in sorted(pair.links):
-            self.linked_sources[target].append(source)
             self.linked_targets[source].append(target)
+        self.bare_words = [match.span() for match in BARE_WORD.finditer(pair.source)]
+
+    def link_stand_ins(self) -> None:
+        """Link each stand-in to itself."""
+        pair = self.pair
+        targets = {pair.target[start:end]: t for t, (start, end) in enumerate(pair.target_words)}
+        for s, (start, end) in enumerate(pair.source_words):
+            word = pair.source[start:end]
+            if word in targets and STAND_IN.match(word):
+                # The share is so large that the interval of each element around the source word contains the target.
+                pair.links.append((s, targets[word]))
+                pair.shares[targets[word]] = {s: float(len(targets))}
 
     def written(self) -> str:
         """Return the translation with tags."""
@@ -88,16 +107,19 @@ class Placement:
 
     def render(self, placed: PlacedElement) -> str:
         """Return the content of a placed element, with the tags of its children."""
-        escape = self.pair.markup.escape
         # The text between the children is escaped. The tags of the children are markup already.
         text, cursor = "", placed.start
         for child in self.place_children(placed):
-            text += escape(self.pair.target[cursor : child.start])
+            text += self.escaped(cursor, child.start)
             text += child.element.opening
             text += self.render(child) if child.element.verbatim is None else child.element.verbatim
             text += child.element.closing
             cursor = child.end
-        return text + escape(self.pair.target[cursor : placed.end])
+        return text + self.escaped(cursor, placed.end)
+
+    def escaped(self, start: int, end: int) -> str:
+        """Return target text as markup, without stand-ins whose elements are elsewhere."""
+        return self.pair.markup.escape(self.pair.target[start:end].translate(self.without_stand_ins))
 
     def place_children(self, parent: PlacedElement) -> list[PlacedElement]:
         """Place the children of an element in disjoint intervals of the element's words.
@@ -106,15 +128,19 @@ class Placement:
         """
         children = parent.element.children
         free = set(parent.words)  # target words that no child has yet
+        taken = set[int]()  # the positions of characters of children whose characters stay the same
         placed: dict[int, PlacedElement] = {}  # by the index of the child
-        # 1. Place the children that get words, the longest child first.
-        search_from = Counter[str]()  # text to copy -> where the next search for it in the translation starts
-        # Long children come first, because their intervals need many adjacent free words.
+        # 1. Place the children whose characters stay the same. Then place the other children that get words, the
+        # longest child first, because its interval needs many adjacent free words.
+        for i, child in enumerate(children):
+            place = self.at_same_characters(child, parent, taken)
+            if place:
+                placed[i] = place
+                free -= set(place.words)
+                taken.update(range(place.start, place.end))
         longest_first = sorted(range(len(children)), key=lambda i: children[i].start - children[i].end)
         for i in longest_first:
-            place = self.copied(children[i], parent, free, search_from)
-            if place is None:
-                place = self.by_links(children[i], parent, free)
+            place = None if i in placed else self.by_links(children[i], parent, free)
             if place:
                 placed[i] = place
                 free -= set(place.words)
@@ -134,61 +160,62 @@ class Placement:
         in_source_order = [placed[i] for i in range(len(children))]
         return sorted(in_source_order, key=lambda place: (place.start, place.end))
 
-    def copied(
-        self, element: Element, parent: PlacedElement, free: set[int], search_from: Counter[str]
-    ) -> PlacedElement | None:
-        """Place a copied element, such as code, where the translation contains its text.
+    def at_same_characters(self, element: Element, parent: PlacedElement, taken: set[int]) -> PlacedElement | None:
+        """Place an opaque element at its stand-in, or an element in a word at its characters in a linked target word.
 
-        Returns None if there is no such place, or if its words are not free.
+        Returns None for other elements, or if there is no such place.
         """
-        # The text of any other element is translated, so it is not searched for.
         content = self.pair.source[element.start : element.end]
-        if element.verbatim is None or not content.strip():
+        word = self.word_of(element)
+        if STAND_IN.fullmatch(content):
+            spans = [(parent.start, parent.end)]
+        elif word:
+            # As many characters of the word are before the element as in the source, or more.
+            words = [self.pair.target_words[t] for t in self.targets_of(word)]
+            spans = [(start + element.start - word[0], end) for start, end in words]
+        else:
             return None
-        # Equal elements are found one after the other, from left to right.
-        start = self.pair.target.find(content, max(search_from[content], parent.start), parent.end)
-        while start >= 0:
-            end = start + len(content)
-            search_from[content] = end
-            # The found text must not overlap another element. `cuts_a_word` tells which words it may split.
-            words = self.overlapped_words((start, end))
-            if free.issuperset(words) and not self.cuts_a_word(element, (start, end), words):
-                return PlacedElement(element, words, start, end)
-            start = self.pair.target.find(content, end, parent.end)
+        for start, end in spans:
+            at = self.pair.target.find(content, max(start, parent.start), min(end, parent.end))
+            span = (at, at + len(content))
+            if at >= 0 and taken.isdisjoint(range(*span)):
+                n_before = bisect_right(self.pair.target_words, at, key=lambda word: word[0])
+                return PlacedElement(element, range(n_before - 1, n_before), *span)
         return None
 
-    def overlapped_words(self, span: Span) -> range:
-        """Return the indices of the target words that a span overlaps."""
-        start, end = span
-        first = bisect_right(self.pair.target_words, start, key=lambda word: word[1])
-        return range(first, bisect_left(self.pair.target_words, end, key=lambda word: word[0]))
+    def word_of(self, element: Element) -> Span | None:
+        """Return the span of the source word in which an element is, or None if the element has the whole word."""
+        n_begun = bisect_right(self.bare_words, element.start, key=lambda word: word[0])
+        start, end = self.bare_words[n_begun - 1] if n_begun else (0, 0)
+        n_characters = element.end - element.start
+        return (start, end) if element.end <= end and 0 < n_characters < end - start <= MAX_WORD else None
 
-    def cuts_a_word(self, element: Element, span: Span, words: range) -> bool:
-        """Return whether a copied element at this target span splits a word that it may not split.
+    def is_small_part(self, element: Element) -> bool:
+        """Return whether an element is in a word, and does not stand for the word.
 
-        A split is allowed in two cases: the word is linked to the element, as in l'`option`, or the same edge of the
-        element splits a word in the source.
+        A part of at least half of the word stands for it, because the rest is often an ending that the translation does
+        not have. This does not apply to raised and lowered text, as in `1<sup>er</sup>`.
         """
-        start, end = span
-        first, last = words[0], words[-1]
-        return self.cuts_at(element, element.start, start, first) or self.cuts_at(element, element.end, end, last)
-
-    def cuts_at(self, element: Element, source_edge: int, target_edge: int, word: int) -> bool:
-        """Return the result of `cuts_a_word` for one edge of the element."""
-        start, end = self.pair.target_words[word]
-        if not start < target_edge < end:
+        word = self.word_of(element)
+        if not word:
             return False
-        # The edge may split the word in these two cases.
-        cuts_in_source = not EDGE.match(self.pair.source, source_edge)
-        own_words = self.source_words(element)
-        is_own = any(s in own_words for s in self.linked_sources[word])
-        return not cuts_in_source and not is_own
+        n_characters = element.end - element.start
+        return 2 * n_characters < word[1] - word[0] or RAISED.search(element.opening) is not None
+
+    def targets_of(self, source_span: Span) -> list[int]:
+        """Return the target words that are linked to the source words within a span."""
+        targets: set[int] = set()
+        for s in indices_between(self.pair.source_words, *source_span):
+            targets.update(self.linked_targets[s])
+        return sorted(targets)
 
     def by_links(self, element: Element, parent: PlacedElement, free: set[int]) -> PlacedElement | None:
         """Place an element around the target words that are linked to its source words.
 
-        Returns None if there are no such target words.
+        Returns None if there are no such target words, or if the element is only a part of a source word.
         """
+        if self.is_small_part(element):
+            return None
         # 1. Choose the words. An element with all source words of its parent gets all target words of the parent, if
         # they are free.
         own_words = self.source_words(element)
@@ -196,23 +223,35 @@ class Placement:
         if own_words == parent_words and len(free) == len(parent.words):
             interval = parent.words
         else:
-            interval = self.best_interval(own_words, free, only_own=element.verbatim is not None)
+            interval = self.best_interval(own_words, free)
         if not interval:
             return None
-        # 2. Convert the interval of words to an interval of characters.
-        start, _ = self.pair.target_words[interval[0]]
-        _, end = self.pair.target_words[interval[-1]]
-        return PlacedElement(element, interval, start, end)
+        # 2. Convert the interval of words to an interval of characters. An edge in a word that stays is kept.
+        first, _ = self.pair.target_words[interval[0]]
+        last, end = self.pair.target_words[interval[-1]]
+        start = first + self.n_before(element.start, interval[0])
+        n_inside = self.n_before(element.end, interval[-1])
+        end = last + n_inside if n_inside else end
+        return PlacedElement(element, interval, start, max(start, end))
+
+    def n_before(self, at: int, target_word: int) -> int:
+        """Return how many characters of a target word are before `at` if this source position is in the same word."""
+        start, end = self.pair.target_words[target_word]
+        length = end - start
+        if length > MAX_WORD:
+            return 0
+        word = self.pair.target[start:end]
+        found = self.pair.source.find(word, max(at - length + 1, 0), at + length - 1)
+        return at - found if found >= 0 else 0
 
     def source_words(self, element: Element) -> range:
         """Return the indices of the source words of an element. No word is partly in it, as words are split at tags."""
         return indices_between(self.pair.source_words, element.start, element.end)
 
-    def best_interval(self, own_words: range, free: set[int], *, only_own: bool) -> range:
-        """Return the interval of free target words with the largest sum of p(`own_words` | target word) - 0.5.
+    def best_interval(self, own_words: range, free: set[int]) -> range:
+        """Return the interval of free target words with the largest sum of p(`own_words` | target word) - `OUTSIDE`.
 
-        If no probability is over 0.5, return the best single word with a link to `own_words`, or an empty range.
-        `only_own` excludes words that have no links, or links to other words.
+        It begins and ends between the first and the last link of `own_words`. Without links, it is empty.
         """
         targets: list[int] = []
         for s in own_words:
@@ -223,18 +262,10 @@ class Placement:
         start = min(targets)
         best, best_total, total = range(0), -1.0, 0.0
         for t in range(start, max(targets) + 1):
-            # The word belongs to the element if all of its links are to words of the element.
-            sources = self.linked_sources[t]
-            n_own = bisect_left(sources, own_words.stop) - bisect_left(sources, own_words.start)
-            is_own = n_own > 0 and n_own == len(sources)
-            share = self.share_of(own_words, t)
             # Words of other elements end an interval.
-            if t in free and (is_own or not only_own):
-                total += share - 0.5
-                if total > best_total and (n_own or share > 0.5):
-                    best, best_total = range(start, t + 1), total
-            else:
-                total = -1.0
+            total = total + self.share_of(own_words, t) - OUTSIDE if t in free else -1.0
+            if total > best_total:
+                best, best_total = range(start, t + 1), total
             if total < 0:
                 start, total = t + 1, 0.0
         return best
@@ -250,24 +281,33 @@ class Placement:
         """Return the target position of an element without linked words. `words` are the target words of its parent.
 
         The element goes before the translation of the next word. If it touches only the word before, it goes after the
-        translation of that word.
+        translation of that word, and so does a mark that touches both.
         """
         # 1. Find the target words of the source words around the element.
         n_before = bisect_right(self.pair.source_words, element.start, key=lambda word: word[1])
+        n_until = bisect_left(self.pair.source_words, element.end, key=lambda word: word[0])
         before = self.targets_in(n_before - 1, words)
-        after = self.targets_in(n_before, words)
+        after = self.targets_in(n_until, words)
+        if before and after[:1] == before[-1:]:
+            # Both are parts of one word. If this word stays, so does the element in it.
+            n_characters = self.n_before(element.start, after[0])
+            if n_characters:
+                return self.pair.target_words[after[0]][0] + n_characters
         # 2. Put the element beside the translation of one of them. The word before is chosen if the element touches
-        # only this word, or if the next word has no links.
-        character_before = self.pair.source[: element.start][-1:]
-        character_after = self.pair.source[element.end :][:1]
-        is_attached = character_before.strip() and not character_after.strip()
+        # this word, or if the next word has no links.
+        touches_before = self.pair.source[element.start - 1 : element.start].strip()
+        touches_after = self.pair.source[element.end : element.end + 1].strip()
+        is_in_word = BARE_WORD.fullmatch(touches_before + touches_after)
+        is_mark = not is_in_word and (element.verbatim is not None or not element.opening)
+        is_attached = touches_before and (is_mark or not touches_after)
         if before and (is_attached or not after):
             return self.pair.target_words[before[-1]][1]
-        if after:
-            return self.pair.target_words[after[0]][0]
-        # 3. If the neighbors have no links, put the element at the same relative position as in the source.
+        # 3. Otherwise, put it before the translation of the next word, so that it touches the word before if it did in
+        # the source. If the neighbors have no links, put it at the same relative position as in the source.
         n_words = len(self.pair.target_words)
-        index = round(n_before * n_words / max(len(self.pair.source_words), 1))
+        index = after[0] if after else round(n_before * n_words / max(len(self.pair.source_words), 1))
+        if is_attached and index > 0:
+            return self.pair.target_words[index - 1][1]
         return self.pair.target_words[index][0] if index < n_words else len(self.pair.target)
 
     def targets_in(self, source_word: int, words: range) -> list[int]:

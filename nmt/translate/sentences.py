@@ -1,11 +1,12 @@
 """The step that splits units into sentences, because most models are trained on single sentences."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from nmt.text.sentences import join_sentences, sentence_spans
 from nmt.text.spans import Span
 from nmt.translate.options import TranslationOptions
-from nmt.translate.units import Step, Translation, Unit, joined
+from nmt.translate.units import Step, Translation, Unit, grouped, joined
 
 
 class Sentences(Step):
@@ -69,26 +70,18 @@ class Sentences(Step):
 
     def restore(self, translations: list[Translation]) -> list[Translation]:
         restored = []
-        first = 0
-        for unit, spans in zip(self.units, self.spans, strict=True):
-            sentences = translations[first : first + len(spans)]
-            first += len(spans)
+        groups = grouped(translations, map(len, self.spans))
+        for unit, spans, sentences in zip(self.units, self.spans, groups, strict=True):
             # 1. Join the hypotheses of the same rank.
-            n_bests = [sentence.hypotheses for sentence in sentences]
-            hypotheses = joined(n_bests, self.options)
-            whole = Translation(unit.text, hypotheses, unit.number, sentences=spans)
-            # 2. Keep each sentence with its translation. The text comes from the unit, because later steps may have
-            # changed the text of `sentence`.
+            hypotheses = joined([sentence.hypotheses for sentence in sentences], self.options)
+            # 2. Keep each sentence with its translation. The source comes from the unit, because later steps may have
+            # changed it. The hypothesis is copied, because the step `Tags` changes the one of a unit.
             for (start, end), sentence in zip(spans, sentences, strict=True):
-                whole.sentence_pairs.append((unit.text[start:end], sentence.text))
-            restored.append(whole)
+                sentence.source = unit.text[start:end]
+                sentence.hypotheses = [replace(sentence.hypotheses[0])]
+            restored.append(Translation(unit.text, hypotheses, unit.number, spans, sentences))
         return restored
 
     def preview(self, texts: list[str]) -> list[str]:
-        joined_texts = []
-        first = 0
-        for spans in self.spans:
-            sentences = texts[first : first + len(spans)]
-            first += len(spans)
-            joined_texts.append(join_sentences(sentences))
-        return joined_texts
+        groups = grouped(texts, map(len, self.spans))
+        return [join_sentences(sentences) for sentences in groups]

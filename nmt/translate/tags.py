@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from nmt.decode.options import Attention, Engine
-from nmt.documents.markup import between_segments
+from nmt.documents.markup import STAND_IN, between_segments, shown_by_stand_in
 from nmt.text.spans import Span, indices_between
 from nmt.text.tokenizer import Tokenizers
 from nmt.text.words import WordText
@@ -37,12 +37,14 @@ class Tags(Step):
         return units
 
     def restore(self, translations: list[Translation]) -> list[Translation]:
-        # 1. Pair every hypothesis with the markup of its unit, if the unit has markup.
+        # 1. Pair every hypothesis with the markup of its unit, if the unit has markup. Then, in the plain texts, write
+        # what a reader sees instead of stand-ins.
         tagged = []
         for unit, translation in zip(self.units, translations, strict=True):
             if unit.markup:
                 for hypothesis in translation.hypotheses:
                     tagged.append(TaggedPair(unit.markup, translation, hypothesis))
+                show_opaque(translation, shown_by_stand_in(unit.markup.root, unit.text))
         # 2. Align the words of the pairs that have tags, and write the tags. Alignment takes most of the time.
         for start in range(0, len(tagged), PLACED):
             pairs = tagged[start : start + PLACED]
@@ -55,12 +57,20 @@ class Tags(Step):
         return translations
 
 
+def show_opaque(translation: Translation, shown: dict[int, str]) -> None:
+    """Replace the stand-ins in the source of a translation, and in its sentences and their translations."""
+    translation.source = translation.source.translate(shown)
+    for sentence in translation.parts:
+        sentence.source = sentence.source.translate(shown)
+        sentence.hypotheses[0].text = sentence.text.translate(shown)
+
+
 @dataclass
 class SentenceWords:
     """The words of one sentence of a text."""
 
     words: WordText
-    indices: range  # indices of these words among the words of the whole text
+    indices: list[int]  # indices of these words among the words of the whole text
 
 
 def align_words(engine: Engine, tokenizers: Tokenizers, pairs: Sequence[TaggedPair]) -> None:
@@ -88,9 +98,12 @@ def align_words(engine: Engine, tokenizers: Tokenizers, pairs: Sequence[TaggedPa
 
 
 def within(text: str, words: Sequence[Span], sentence: Span) -> SentenceWords:
-    """Return the words of a text that are in a sentence, given the spans of all words and of the sentence."""
+    """Return the words of a text that are in a sentence, given the spans of all words and of the sentence.
+
+    Stand-ins are left out, because the model does not know them.
+    """
     start, end = sentence
-    indices = indices_between(words, start, end)
+    indices = [i for i in indices_between(words, start, end) if not STAND_IN.match(text, words[i][0])]
     spans = []
     # Convert spans in the text to spans in the sentence.
     for i in indices:

@@ -11,8 +11,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import regex
+
 from nmt.config import Config, chosen_direction, language
 from nmt.decode.options import Engine, RunningSearch, SearchRequest
+from nmt.documents.markup import STAND_IN, STAND_IN_RUN
 from nmt.errors import ConfigError, InputError
 from nmt.run.directory import RunDirectory
 from nmt.text import EOS
@@ -116,7 +119,6 @@ class Translator:
             InputError: a line is not a string.
         """
         options = options or self.options
-        batch_size = batch_size or self.config.decode.batch_size
         prefix_tokens = self.encode_prefix(prefix)
 
         def started() -> Iterator[RunningTranslation]:
@@ -136,9 +138,10 @@ class Translator:
             yield from translations
 
     def start(
-        self, units: list[Unit], options: TranslationOptions, batch_size: int, watch: Watch | None = None
+        self, units: list[Unit], options: TranslationOptions, batch_size: int | None, watch: Watch | None = None
     ) -> "RunningTranslation":
         """Start to translate units in one search of the engine. `watch` is called after every step of the search."""
+        batch_size = batch_size or self.config.decode.batch_size
         # 1. Each step prepares the units for the next one.
         steps = self.steps(units, options)
         has_tags = any(unit.markup and unit.markup.root.children for unit in units)
@@ -169,19 +172,23 @@ class Translator:
         """
         source = self.tokenizers.source
         protects = options.protect_placeholders or options.protect
-        needs_symbols = protects or any(self.unknown(unit.text) for unit in units)
         steps: list[Step] = []
+        patterns: list[regex.Pattern[str]] = []
         # 1. Tags come first, because `Tags.restore` needs the translations of whole units.
         if any(unit.markup for unit in units):
+            from nmt.text.placeholders import ADDRESS_OR_TEMPLATE
             from nmt.translate.tags import Tags  # imported here, because this takes 15 ms
 
             steps.append(Tags(self.engine, self.tokenizers))
+            in_documents = [STAND_IN_RUN] if protects else [STAND_IN_RUN, ADDRESS_OR_TEMPLATE]
+            patterns = [pattern for pattern in in_documents if any(pattern.search(unit.text) for unit in units)]
         # 2. Sentences, then placeholders. No sentence ends inside of a placeholder.
-        if needs_symbols:
+        if protects or patterns or any(self.unknown(unit.text) for unit in units):
             from nmt.text.placeholders import SYMBOLS, patterns_of, spans_of
             from nmt.translate.placeholders import Placeholders
 
-            patterns = patterns_of(options.protect) if protects else []
+            if protects:
+                patterns += patterns_of(options.protect)
             symbols = SYMBOLS if self.config.data.placeholders else []
             steps.append(Sentences(options, source.split_tag, lambda text: spans_of(text, patterns)))
             steps.append(Placeholders(self.engine, self.tokenizers, patterns, symbols, self.unknown))
@@ -208,9 +215,12 @@ class Translator:
         return Encoding(units, self.tokenizers, self.config.data.max_length, options)
 
     def unknown(self, text: str) -> set[str]:
-        """Return the characters of a text that the model cannot read; see `Tokenizer.unknown`."""
+        """Return the characters of a text that the model cannot read; see `Tokenizer.unknown`.
+
+        Stand-ins of opaque elements are left out, because they are placeholders.
+        """
         tokenizer = self.tokenizers.source
-        return tokenizer.unknown(tokenizer.split_tag(text)[1])
+        return tokenizer.unknown(STAND_IN.sub("", tokenizer.split_tag(text)[1]))
 
     def engine_for(self, options: TranslationOptions, *, watched: bool = False) -> Engine:
         """Return the engine of the translator, or the torch engine if these options need torch.
@@ -271,7 +281,7 @@ class RunningTranslation:
 
         Raises ModelError if the output of the model is NaN.
         """
-        translations = self.encoding.translations(self.search.result())
+        translations = self.encoding.translations(self.search())
         for step in reversed(self.steps):
             translations = step.restore(translations)
         return translations

@@ -1,13 +1,16 @@
 """The units of text to translate, their translations, and the base class of the steps of a translation."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from itertools import islice
+from typing import NamedTuple, TypeVar
 
 from nmt.decode.options import Hypothesis, SearchOptions
 from nmt.documents.markup import Element
 from nmt.text.sentences import join_sentences
 from nmt.text.spans import Span
+
+Item = TypeVar("Item")
 
 
 class Markup(NamedTuple):
@@ -19,7 +22,7 @@ class Markup(NamedTuple):
 
 # These dataclasses are created for every line. They are not frozen, because creating a frozen one takes three times
 # as long.
-@dataclass
+@dataclass(slots=True)
 class Unit:
     """A text to translate: a line or a paragraph of a document. After the step `Sentences`, a unit is a sentence."""
 
@@ -50,8 +53,9 @@ class Translation:
     hypotheses: list[TextHypothesis]
     number: int = 0  # the number of the line, from 1; 0 if the number is not known
     sentences: list[Span] = field(default_factory=list)  # spans in `source`
-    # For each sentence: the text in the source, and the text of the best translation without tags.
-    sentence_pairs: list[tuple[str, str]] = field(default_factory=list)
+    # The sentences with their best translations, without tags. Of a line of markup, its units.
+    parts: list["Translation"] = field(default_factory=list)
+    doubts: list[str] | None = None  # why a person has to check the best hypothesis; None if this is not known
 
     @property
     def text(self) -> str:
@@ -87,6 +91,12 @@ class Step:
     def preview(self, texts: list[str]) -> list[str]:
         """Undo this step in partial translations, one for each unit."""
         return texts
+
+
+def grouped(items: Iterable[Item], sizes: Iterable[int]) -> list[list[Item]]:
+    """Split items into consecutive groups of the given sizes."""
+    rest = iter(items)
+    return [list(islice(rest, size)) for size in sizes]
 
 
 def joined(n_bests: Sequence[Sequence[TextHypothesis]], options: SearchOptions) -> list[TextHypothesis]:

@@ -14,7 +14,7 @@ from experiments import run_nmt
 from measure import NMT, PROGRAMS, Options, Sample, Table, interleaved, started, timed, write_lines
 
 from nmt.config import language
-from nmt.evaluate import bleu_tokenizer, score
+from nmt.evaluate import ScoreSettings, choose_settings, score
 from nmt.run.directory import RunDirectory
 from nmt.text.lines import iter_lines
 from nmt.train.corpora import corpus_paths
@@ -37,7 +37,7 @@ class Contest:
     exports: dict[str, Path]  # of CTranslate2, by quantization
     sources: list[str]
     references: list[str]
-    tokenize: str  # sacreBLEU's tokenizer for the references
+    settings: ScoreSettings
     few: Path  # the first lines
     many: Path  # several copies of the test set
 
@@ -64,8 +64,8 @@ def prepare(options: Options) -> Contest:
     many = home / "many.txt"
     write_lines(few, sources[:FEW_LINES])
     write_lines(many, sources * COPIES)
-    tokenize = bleu_tokenizer(language(config.data, "target"))
-    return Contest(path, exports, sources, references, tokenize, few, many)
+    settings = choose_settings(language(config.data, "target"), [references])
+    return Contest(path, exports, sources, references, settings, few, many)
 
 
 def nmt_command(contest: Contest, precision: str = "fp32", *rest: object) -> Command:
@@ -111,7 +111,7 @@ def translated(command: Command, contest: Contest, options: Options) -> Sample:
     many = timed([*command, "-i", contest.many, "-o", out], options.scratch)
     hypotheses = list(iter_lines([out]))
     first_copy = hypotheses[: len(contest.references)]
-    (bleu,) = score(first_copy, [contest.references], tokenize=contest.tokenize, metrics=("bleu",))
+    (bleu,) = score(first_copy, [contest.references], ("bleu",), contest.settings)
     rate = (len(hypotheses) - n_few) / (many.pop("seconds") - few["seconds"])
     return {"sentences_s": rate, "BLEU": bleu.value, **many}
 

@@ -35,7 +35,7 @@ def trained(config: Path, run: Path, *overrides: str) -> Row:
     n_parameters = sum(parameter.numel() for parameter in model.parameters())
     minutes = progress["elapsed_s"] / 60
     cost = {"parameters": n_parameters, "target_tokens": progress["n_tokens"], "minutes": minutes}
-    return cost | {"dev_BLEU": progress["best"]}
+    return cost | {"dev_BLEU": progress["best_figures"]["dev_bleu"]}
 
 
 def scores(*options: object) -> dict[str, Row]:

@@ -17,7 +17,7 @@ from measure import parsed
 from nmt.config import load_config
 from nmt.decode.engines.torch_engine import TorchEngine
 from nmt.decode.options import SearchOptions
-from nmt.evaluate import bleu_tokenizer, score
+from nmt.evaluate import choose_settings, score
 from nmt.run.directory import RunDirectory
 from nmt.text import BOS, EOS, PAD
 from nmt.text.batches import pad_source
@@ -136,7 +136,8 @@ def in_one_pass(run: Path, source: Path, target: Path) -> Row:
         tokens = best[: best.index(EOS)] if EOS in best else best
         hypotheses.append(translator.tokenizers.target.decode(tokens))
     references = list(iter_lines([target]))
-    by_metric = score(hypotheses, [references], tokenize=bleu_tokenizer(translator.target_language))
+    settings = choose_settings(translator.target_language, [references])
+    by_metric = score(hypotheses, [references], settings=settings)
     return {metric.name: vars(metric) for metric in by_metric}
 
 

@@ -22,7 +22,8 @@ def test_links_join_words_of_the_given_pairs(five_home: Path) -> None:
 def test_json_has_words_and_the_same_links(five_home: Path, tmp_path: Path) -> None:
     links = out_lines(run_in(five_home, PAIRS))
     file = tmp_path / "aligned.jsonl"
-    assert out_lines(run_in(five_home, f"{PAIRS} --json -o {file}")) == []
+    result = out_lines(run_in(five_home, f"{PAIRS} --json -o {file}"))
+    assert result == []
     for i, line in enumerate(file.read_text().splitlines()):
         tree = json.loads(line)
         assert tree["source_words"] == SOURCE[i].split()

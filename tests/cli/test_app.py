@@ -22,7 +22,8 @@ def test_help_imports_nothing_slow(command: str) -> None:
 
 
 def test_version() -> None:
-    assert out_lines(run_nmt("--version")) == [f"nmt {nmt.__version__}"]
+    result = out_lines(run_nmt("--version"))
+    assert result == [f"nmt {nmt.__version__}"]
 
 
 def test_help_has_a_short_name() -> None:
@@ -36,7 +37,8 @@ def test_help_lists_all_commands_and_begins_with_the_four_of_the_mission() -> No
     commands = re.findall(r"^  (\w+)", text, re.MULTILINE)
     assert commands[:4] == ["train", "translate", "eval", "explain"]
     registered = typer.main.get_command(app).commands  # type: ignore[attr-defined]
-    assert set(commands) == set(registered)
+    result = set(commands)
+    assert result == set(registered)
 
 
 UNSUITABLE = {  # command -> part of the error message

@@ -60,7 +60,8 @@ def test_the_cleaned_files_are_aligned_and_have_no_errors(shifted: Done, folder:
     n_source = (folder / "fixed/corpus.zh").read_text().count("\n")
     n_target = (folder / "fixed/corpus.en").read_text().count("\n")
     assert n_source == n_target >= 1497
-    assert err_lines(run_in(folder, "check fixed/corpus.zh fixed/corpus.en -q")) == []
+    result = err_lines(run_in(folder, "check fixed/corpus.zh fixed/corpus.en -q"))
+    assert result == []
 
 
 UNSUITABLE = {  # arguments -> part of the error message

@@ -54,7 +54,8 @@ def worse(tmp_path: Path) -> Path:
 
 def test_a_run_is_compared_on_its_test_set(five_run: FiveRun, worse: Path) -> None:
     done = run_in(worse.parent, f"compare {five_run.run} worse.en --html page.html --json")
-    assert err_lines(done) == [f"model: {five_run.run}", "written to page.html"]
+    result = err_lines(done)
+    assert result == [f"model: {five_run.run}", "written to page.html"]
     comparison = json.loads(done.stdout)
     bleu, chrf, _ = comparison["scores"]
     baseline, _ = chrf["systems"]

@@ -49,7 +49,8 @@ def home(tmp_path: Path) -> Path:
 
 def test_the_list(home: Path) -> None:
     names, *rows = out_lines(run_in(home, "download"))
-    assert names.split() == ["name", "languages", "train", "dev", "test", "MB", "license"]
+    result = names.split()
+    assert result == ["name", "languages", "train", "dev", "test", "MB", "license"]
     for row, corpus in zip(rows, CORPORA.values(), strict=True):
         assert row.startswith(f"{corpus.name} ")
         assert " ".join(corpus.languages) in row
@@ -73,7 +74,8 @@ def test_a_corpus_by_name_and_languages(home: Path, mirror: Mirror) -> None:
     # A second time, nothing is missing.
     lines = err_lines(run_in(home, command))
     assert lines[-1] == f"{path} is complete"
-    assert err_lines(run_in(home, f"{command} -q")) == []
+    result = err_lines(run_in(home, f"{command} -q"))
+    assert result == []
 
 
 def test_a_config_gets_the_files_that_it_names(home: Path, mirror: Mirror) -> None:
@@ -105,7 +107,8 @@ def test_an_interrupted_download_continues(home: Path, mirror: Mirror) -> None:
     mirror.pause.set()
     assert run_in(home, f"download x.yaml --mirror {mirror.url}").returncode == 0
     source = home / "data/downloads/multi30k-tok/train.fr.gz"
-    assert gzip.decompress(source.read_bytes()) == TEXTS["train.fr"]
+    result = gzip.decompress(source.read_bytes())
+    assert result == TEXTS["train.fr"]
 
 
 UNSUITABLE = {  # arguments -> part of the error message

@@ -119,7 +119,8 @@ def test_tokenized_text_is_warned_of_once(tmp_path: Path) -> None:
     (warning,) = err_lines(run_in(tmp_path, "eval --hyp lines --ref lines --bootstrap 0"))
     assert warning.startswith("nmt: warning: 120 of 120 translations end in ' .', as in tokenized text: ")
     assert "--tokenize none" in warning
-    assert err_lines(run_in(tmp_path, "eval --hyp lines --ref lines --bootstrap 0 --tokenize none")) == []
+    result = err_lines(run_in(tmp_path, "eval --hyp lines --ref lines --bootstrap 0 --tokenize none"))
+    assert result == []
 
 
 def test_it_is_said_that_ter_is_left_out(tmp_path: Path) -> None:

@@ -60,7 +60,8 @@ def texts(tmp_path: Path) -> Path:
 def test_wrong_arguments_are_told(texts: Path, arguments: str) -> None:
     refused(texts, f"init {arguments}", UNSUITABLE[arguments])
     names = [path.name for path in texts.iterdir()]
-    assert sorted(names) == ["a.de", "a.txt", "b.de"]
+    result = sorted(names)
+    assert result == ["a.de", "a.txt", "b.de"]
 
 
 def test_a_name_that_is_not_utf_8_is_refused(texts: Path) -> None:

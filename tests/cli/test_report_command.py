@@ -19,7 +19,8 @@ def test_the_report_of_the_newest_run_is_written_into_it(five_run: FiveRun, tmp_
 
 def test_the_report_of_two_runs_is_written_into_a_file(five_home: Path, tmp_path: Path) -> None:
     page = tmp_path / "two.html"
-    assert out_lines(run_in(five_home, f"report runs/five runs/five --no-evaluate -o {page}")) == []
+    result = out_lines(run_in(five_home, f"report runs/five runs/five --no-evaluate -o {page}"))
+    assert result == []
     assert '"evaluation":null' in page.read_text()
 
 
@@ -32,7 +33,8 @@ def test_training_keeps_the_report_up_to_date(five_run: FiveRun) -> None:
     first, last = report["validations"]
     assert first["step"] == 100
     assert last["step"] == 200
-    assert len(last["samples"]) == 3
+    result = len(last["samples"])
+    assert result == 3
     elapsed_s = report["curves"]["elapsed_s"]
     assert elapsed_s == sorted(elapsed_s)
 

@@ -96,7 +96,8 @@ def test_a_resumed_output_has_the_bytes_of_an_unbroken_one(
 
     # Interrupted at the start, within a window, at its end, and before the last line.
     unbroken = run(tmp_path / "unbroken", len(LINES))
-    assert unbroken.count(b"\n") == len(LINES)
+    result = unbroken.count(b"\n")
+    assert result == len(LINES)
     for n_lines in (0, 1, 4, 6, len(LINES) - 1):
         output = tmp_path / f"broken-{n_lines}"
         with pytest.raises(InterruptedError):

@@ -25,12 +25,14 @@ def test_info_after_eval_shows_the_scores_with_their_signatures(run: Path) -> No
     (line,) = facts["scores"]
     assert line["scores"] == evaluated["scores"]
     assert line["is_of_this_model"]
-    assert yaml.safe_load(run_in(run.parent, "info run").stdout) == facts
+    result = yaml.safe_load(run_in(run.parent, "info run").stdout)
+    assert result == facts
 
 
 def test_eval_of_an_unwritable_run_keeps_nothing(run: Path) -> None:
     (run / "scores.jsonl").mkdir()
-    assert err_lines(run_in(run.parent, "eval -m run -q")) == []
+    result = err_lines(run_in(run.parent, "eval -m run -q"))
+    assert result == []
 
 
 def test_eval_of_a_model_file_keeps_nothing(five_run: FiveRun, run: Path) -> None:
@@ -42,7 +44,8 @@ def test_eval_of_a_model_file_keeps_nothing(five_run: FiveRun, run: Path) -> Non
 
 def test_prune_says_what_it_deletes(run: Path) -> None:
     (deleted,) = err_lines(run_in(run.parent, "prune run"))
-    assert RunDirectory(run).checkpoint_steps() == [200]
+    result = RunDirectory(run).checkpoint_steps()
+    assert result == [200]
     assert deleted.startswith("run: deleted 1 checkpoint(s), ")
 
 

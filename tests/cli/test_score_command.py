@@ -23,7 +23,8 @@ def test_a_line_has_the_log_probabilities_of_the_translation_and_of_its_pieces(f
     evaluation = run_in(five_home, "eval --beam 1 --json --bootstrap 0")
     perplexity = json.loads(evaluation.stdout)["perplexity"]
     log_prob_per_piece = total / n_pieces
-    assert math.exp(-log_prob_per_piece) == pytest.approx(perplexity, rel=1e-3)
+    result = math.exp(-log_prob_per_piece)
+    assert result == pytest.approx(perplexity, rel=1e-3)
 
 
 def test_json_adds_scores_with_the_length_penalty(five_home: Path) -> None:

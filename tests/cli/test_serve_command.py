@@ -4,7 +4,9 @@ import socket
 from pathlib import Path
 
 import pytest
-from conftest import FiveRun, refused
+from conftest import FiveRun, out_lines, refused, run_in
+
+from nmt.serve.guard import Guard, Limits
 
 
 def test_a_file_without_keys_is_refused(five_run: FiveRun, tmp_path: Path) -> None:
@@ -20,6 +22,20 @@ def test_a_port_that_is_in_use_is_refused(five_home: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         refused(five_home, f"serve --port {port}", f"cannot listen on 127.0.0.1 port {port}: Address already in use")
+
+
+def test_limits_can_be_raised(five_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    limits: list[Limits] = []
+
+    def run_server(app: Guard, *_: object) -> None:
+        limits.append(app.limits)
+
+    monkeypatch.setattr("nmt.cli.serve.run_server", run_server)
+    out_lines(run_in(five_home, "serve --max-chars 70000 --max-texts 900 --max-upload 40"))
+    (raised,) = limits
+    assert (raised.n_characters, raised.n_lines, raised.n_file_bytes) == (70_000, 900, 40_000_000)
+    assert raised.n_bytes > 12 * 70_000, "of a text that is all escapes of JSON"
+    assert raised.n_text_bytes == 2_000_000
 
 
 def test_missing_packages_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

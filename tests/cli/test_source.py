@@ -29,7 +29,8 @@ def test_a_path_has_a_suffix_or_begins_or_ends_as_one(text: str) -> None:
 
 @pytest.mark.parametrize("text", WORDS + SENTENCES)
 def test_a_sentence_or_a_word_is_no_path(text: str) -> None:
-    assert source_of(text, None, None) == Source("text", text=text)
+    result = source_of(text, None, None)
+    assert result == Source("text", text=text)
 
 
 NOTHING = [  # arguments that name no file
@@ -83,13 +84,13 @@ UNSUITABLE = {  # arguments -> part of the error message
     "-o new.pptx": "new.pptx is named as a document",
     "a.docx": "the translation of a.docx needs a file or a folder",
     "folder -o -": "the translation of folder needs a file or a folder",
-    "folder -o new --json --prefix x": "--json, --min-confidence and --stream do not apply to a folder",
+    "folder -o new --json --prefix x": "--json and --stream do not apply to a folder",
     "a.docx -o b.docx --n-best 2 --json": "do not apply to a document",
     "a.docx -o b.docx --format html": "--format, --prefix, --n-best, --json",
     "a.docx -o b.docx --resume": "--resume is for lines and folders, and a.docx is a document",
     "TEXT --bilingual": "--bilingual is for a document",
     "a.docx -o b.docx --column a": "--column and --into are for a .csv or .tsv file",
-    "-i in.zh --format html --json": "--format html goes with none of --json, --min-confidence",
+    "-i in.zh --format html --json": "--format html goes with neither --json nor --prefix",
 }
 
 

@@ -86,7 +86,8 @@ def test_a_progress_bar_counts_the_lines_of_a_file(five_run: FiveRun, tmp_path: 
     with os.fdopen(screen, "rb", buffering=0) as file, contextlib.suppress(OSError):  # at the end of the terminal
         while part := file.read(4096):
             shown += part
-    assert (tmp_path / "out.en").read_bytes() == five_run.target_file.read_bytes()
+    result = (tmp_path / "out.en").read_bytes()
+    assert result == five_run.target_file.read_bytes()
     assert re.search(r"100%\|.*\| 5/5 \[\d\d:\d\d<\d\d:\d\d, .* lines/s\]", shown.decode()), shown
 
 

@@ -40,7 +40,8 @@ def test_each_side_may_have_its_own_tokenizer(five_corpus: FiveCorpus) -> None:
     assert "▁Beijing" in target.pieces(target.encode("Beijing"))
     pieces = source.pieces(source.encode("我 Beijing"))
     assert "▁Beijing" not in pieces
-    assert out_lines(done) == [" ".join(pieces)]
+    result = out_lines(done)
+    assert result == [" ".join(pieces)]
 
 
 def test_tokenize_is_quiet_and_imports_no_torch(five_corpus: FiveCorpus) -> None:

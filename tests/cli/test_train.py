@@ -57,7 +57,8 @@ def test_train_fresh_moves_the_old_run_aside_and_keeps_a_link(five_run: FiveRun,
     assert f"the old run is kept in {aside}" in err_lines(done)
     assert file_bytes(aside) == before
     assert link.is_symlink()
-    assert RunDirectory(run).newest_step() == 2
+    result = RunDirectory(run).newest_step()
+    assert result == 2
     assert RunDirectory(run).read_manifest()["seed"] == 7
 
 

@@ -94,7 +94,8 @@ def test_translations_have_the_terms_of_a_glossary(five_home: Path, tmp_path: Pa
 
 def test_a_text_may_be_longer_than_a_file_name(five_home: Path) -> None:
     done = run_in(five_home, f"translate {'我们' * 60}")
-    assert len(out_lines(done)) == 1
+    result = len(out_lines(done))
+    assert result == 1
 
 
 def test_bad_bytes_of_a_text_are_replaced_as_in_a_file(five_home: Path) -> None:
@@ -104,7 +105,8 @@ def test_bad_bytes_of_a_text_are_replaced_as_in_a_file(five_home: Path) -> None:
 
 def test_a_text_may_begin_with_a_dash(five_home: Path) -> None:
     done = run_in(five_home, "translate -- '- 我'")
-    assert len(out_lines(done)) == 1
+    result = len(out_lines(done))
+    assert result == 1
     stderr = refused(five_home, "translate '- 我'", "No such option")
     assert "put -- before a TEXT that begins with a dash" in stderr
 
@@ -156,19 +158,22 @@ def home(five_run: FiveRun, tmp_path: Path) -> Path:
 
 def test_the_model_is_the_newest_under_runs(home: Path) -> None:
     done = run_in(home, f"translate '{SOURCE[1]}'")
-    assert out_lines(done) == [TARGET[1]]
+    result = out_lines(done)
+    assert result == [TARGET[1]]
     assert err_lines(done) == ["model: runs/deep/new"]
 
 
 def test_the_model_may_be_a_file_without_others(home: Path) -> None:
     done = run_in(home, f"translate -m runs/deep/new/model.safetensors '{SOURCE[0]}'")
-    assert out_lines(done) == [TARGET[0]]
+    result = out_lines(done)
+    assert result == [TARGET[0]]
     assert err_lines(done) == []
 
 
 def test_the_model_may_be_named_by_nmt_model(five_run: FiveRun, home: Path) -> None:
     done = run_nmt("translate", SOURCE[2], cwd=home, env={"NMT_MODEL": str(five_run.run)})
-    assert out_lines(done) == [TARGET[2]]
+    result = out_lines(done)
+    assert result == [TARGET[2]]
     assert err_lines(done) == []
 
 
@@ -207,7 +212,16 @@ def test_doubtful_lines_are_named(five_home: Path, tmp_path: Path) -> None:
     assert first["doubtful"] is second["doubtful"] is False
     assert first["reasons"] == second["reasons"] == []
     assert third["doubtful"] is True
-    assert warning.endswith(": " + ", ".join(third["reasons"]))
+    assert f": {', '.join(third['reasons'])}: " in warning
+    # 4. Lines with markup, without their tags.
+    html = run_in(five_home, f"{common} --format html", b"<p>%s</p>" % UNLIKELY)
+    assert err_lines(html) == [warning]
+    # 5. Documents in a folder
+    (tmp_path / "a.po").write_text('msgid "茶茶天们茶我"\nmsgstr ""\n')
+    folder = run_in(five_home, f"{common} -q {tmp_path} -o {tmp_path}/new")
+    result = err_lines(folder)
+    assert result == [warning.replace("line 3", f"{tmp_path}/a.po: text 1")]
+    assert (tmp_path / "new/a.po").read_text().startswith("#, fuzzy\nmsgid")
 
 
 def test_the_best_model_keeps_its_calibration(five_run: FiveRun) -> None:

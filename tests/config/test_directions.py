@@ -67,12 +67,14 @@ def test_a_config_of_several_directions_and_of_one_are_read_back_as_written(fold
     config = load(folder, SEVERAL, "data.temperature=5")
     if languages:
         config = config.direction(languages)
-    assert load(folder, dump_config(config)) == config
+    result = load(folder, dump_config(config))
+    assert result == config
 
 
 def test_a_direction_is_meant_by_its_target_if_no_other_has_it(folder: Path) -> None:
     data = load(folder, SEVERAL).data
-    assert chosen_direction(data, ["en", "de"], "de") == "en-de"
+    result = chosen_direction(data, ["en", "de"], "de")
+    assert result == "en-de"
     assert chosen_direction(data, ["en", "de"], "en") == "en"
 
 
@@ -80,7 +82,8 @@ def test_a_direction_is_meant_by_its_target_if_no_other_has_it(folder: Path) -> 
 def test_a_direction_may_be_one_without_training_pairs(folder: Path, direction: str) -> None:
     # Both languages of fr-de have some.
     data = load(folder, SEVERAL).data
-    assert chosen_direction(data, ["en", "de"], direction) == direction
+    result = chosen_direction(data, ["en", "de"], direction)
+    assert result == direction
 
 
 @pytest.mark.parametrize("asked", ["", "fr", "de-fr", "xx-de"])
@@ -93,4 +96,5 @@ def test_a_direction_that_a_model_does_not_have_is_refused(folder: Path, asked: 
 def test_a_model_of_several_that_was_fine_tuned_in_one_direction_takes_it(folder: Path) -> None:
     # The tags of the model are those of its first training.
     config = load(folder, SEVERAL, "data.train=[{source: b.de, target: b.en, languages: de-en}]")
-    assert chosen_direction(config.data, ["en", "de"], "") == "de-en"
+    result = chosen_direction(config.data, ["en", "de"], "")
+    assert result == "de-en"

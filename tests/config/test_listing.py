@@ -33,7 +33,8 @@ def test_the_listed_defaults_are_the_defaults(folder: Path) -> None:
         if setting.default not in ("required", "-"):
             defaults.append(f"{setting.key}={setting.default}")
     assert len(defaults) > 30
-    assert load(folder, MINIMAL, *defaults) == load(folder, MINIMAL)
+    result = load(folder, MINIMAL, *defaults)
+    assert result == load(folder, MINIMAL)
 
 
 # The files of both sides, and their languages.
@@ -80,7 +81,8 @@ def test_the_first_place_that_exists(project: Path, tmp_path: Path) -> None:
 def test_places_are_not_searched_for_paths_that_lead_elsewhere(project: Path, tmp_path: Path) -> None:
     (project / "data/downloads/corpus").mkdir(parents=True)
     (project / "data/absolute").mkdir()
-    assert data_root("../corpus") == Path("../corpus")
+    result = data_root("../corpus")
+    assert result == Path("../corpus")
     assert data_root("/corpus") == Path("/corpus")
     assert data_root("") == Path()
 
@@ -88,6 +90,7 @@ def test_places_are_not_searched_for_paths_that_lead_elsewhere(project: Path, tm
 def test_a_root_that_exists_stays_as_it_is_unless_it_is_a_file(project: Path) -> None:
     for place in ("../shared/data/corpus", "data/downloads/corpus"):
         (project / place).mkdir(parents=True)
-    assert data_root("../shared/data/corpus") == Path("../shared/data/corpus")
+    result = data_root("../shared/data/corpus")
+    assert result == Path("../shared/data/corpus")
     (project / "corpus").write_text("")
     assert data_root("corpus") == Path("data/downloads/corpus")

@@ -107,7 +107,8 @@ def test_two_vocabularies_have_two_embeddings(folder: Path) -> None:
 def test_a_run_with_a_setting_that_is_gone_is_read_if_its_value_has_no_effect(folder: Path) -> None:
     run = RunDirectory(folder)
     run.config_file.write_text(MINIMAL + "decode: {length_penalty: average}\n")
-    assert run.read_config() == load(folder, MINIMAL)
+    result = run.read_config()
+    assert result == load(folder, MINIMAL)
     run.config_file.write_text(MINIMAL + "decode: {length_penalty: gnmt}\n")
     with pytest.raises(ConfigError, match=r"config\.yaml:3: unknown key 'decode\.length_penalty'"):
         run.read_config()

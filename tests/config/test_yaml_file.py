@@ -160,12 +160,14 @@ run: b → demo.yaml:3: duplicate key 'run'
 
 @pytest.mark.parametrize(("text", "message"), cases(WRONG_KEYS))
 def test_an_unknown_key_and_a_second_one_are_refused(folder: Path, text: str, message: str) -> None:
-    assert fault(folder, MINIMAL + text) == message
+    result = fault(folder, MINIMAL + text)
+    assert result == message
 
 
 def test_a_second_key_in_a_section_is_refused_with_its_line(folder: Path) -> None:
     text = "train:\n  lr: 1\n  warmup: 2\n  lr: 3\n"
-    assert fault(folder, MINIMAL + text) == "demo.yaml:6: duplicate key 'train.lr'"
+    result = fault(folder, MINIMAL + text)
+    assert result == "demo.yaml:6: duplicate key 'train.lr'"
 
 
 def test_the_last_override_of_a_setting_counts(folder: Path) -> None:
@@ -205,13 +207,15 @@ def test_an_argument_without_key_and_value_is_refused(folder: Path, override: st
 def test_an_override_that_is_not_yaml_is_refused(folder: Path, value: str) -> None:
     with pytest.raises(ConfigError) as caught:
         load(folder, MINIMAL, f"run={value}")
-    assert str(caught.value) == f"'run={value}': the value is not valid YAML"
+    result = str(caught.value)
+    assert result == f"'run={value}': the value is not valid YAML"
     assert caught.value.hint == "quote it"
 
 
 def test_faults_of_overrides_name_the_command_line(folder: Path) -> None:
     unknown = "command line: unknown key 'train.lrr' (did you mean 'train.lr'?)"
-    assert fault(folder, MINIMAL, "train.lrr=1") == unknown
+    result = fault(folder, MINIMAL, "train.lrr=1")
+    assert result == unknown
     contradiction = "command line: d_model (256) is not divisible by n_heads (5)"
     assert fault(folder, MINIMAL, "model.n_heads=5") == contradiction
 
@@ -240,4 +244,5 @@ def trees(draw: st.DrawFn) -> dict[str, Any]:
 @given(trees())
 def test_a_dumped_config_loads_as_the_same_config(folder: Path, tree: dict[str, Any]) -> None:
     config = check_config(tree, {}, "test")
-    assert load(folder, dump_config(config)) == config
+    result = load(folder, dump_config(config))
+    assert result == config

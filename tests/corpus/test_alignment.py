@@ -29,7 +29,8 @@ def lexicon() -> alignment.Lexicon:
 def test_words_are_hashed_per_text() -> None:
     words = hash_words(["Der Hund, der Hund", "", "我在家 ok"])
     assert words.shape == (3, alignment.MAX_WORDS)
-    assert np.count_nonzero(words, 1).tolist() == [4, 0, 4]
+    result = np.count_nonzero(words, 1).tolist()
+    assert result == [4, 0, 4]
     der, hund, again, _ = words[0, :4]
     assert der == again != hund
 
@@ -53,7 +54,8 @@ WORDS = {
 
 @pytest.mark.parametrize("text", WORDS)
 def test_words_of_scripts(text: str) -> None:
-    assert alignment.ALIGNED_WORD.findall(text) == WORDS[text]
+    result = alignment.ALIGNED_WORD.findall(text)
+    assert result == WORDS[text]
 
 
 def test_translations_agree_more_than_other_lines(lexicon: alignment.Lexicon) -> None:
@@ -66,7 +68,8 @@ def test_translations_agree_more_than_other_lines(lexicon: alignment.Lexicon) ->
 
 def test_names_agree_with_themselves(lexicon: alignment.Lexicon) -> None:
     name = hash_words(["Ernő Rubik"])
-    assert agreement(name, name, lexicon) == alignment.SAME_WORD
+    result = agreement(name, name, lexicon)
+    assert result == alignment.SAME_WORD
 
 
 def test_lines_without_words_have_no_agreement(lexicon: alignment.Lexicon) -> None:

@@ -61,7 +61,8 @@ CLEAN = [
 @pytest.mark.parametrize(("kind", "text", "mended"), MENDABLE)
 def test_faults_are_found_and_mended(kind: str, text: str, mended: str) -> None:
     assert TESTS[kind](text)
-    assert MENDED[kind](text) == mended
+    result = MENDED[kind](text)
+    assert result == mended
     assert not TESTS[kind](mended)
 
 

@@ -404,7 +404,8 @@ def test_the_page_lists_every_kind_with_its_severity() -> None:
         row = rf"^\| `{kind.name}` \| .* \| {kind.severity} \| {share} \| "
         assert re.search(row, page, re.MULTILINE)
     rows = re.findall("^[|] `", page, re.MULTILINE)
-    assert len(rows) == len(KINDS)
+    result = len(rows)
+    assert result == len(KINDS)
 
 
 TEXTS = {

@@ -11,7 +11,7 @@ from parallel_text import pins_of
 from reliability.test_corpora import zipped
 
 from nmt.corpus import download as module
-from nmt.corpus.catalog import CORPORA, Corpus, pins_file
+from nmt.corpus.catalog import CORPORA, Corpus, package_text
 from nmt.corpus.download import download, fetch, mirrored
 from nmt.errors import DownloadError, InputError, OutputError
 from nmt.files import sha256
@@ -50,7 +50,7 @@ PARTS = {"train": PAIRS[10:], "dev": PAIRS[:5], "test": PAIRS[5:10]}
 @pytest.fixture
 def mirror(monkeypatch: pytest.MonkeyPatch) -> Iterator[Mirror]:
     # The split of the hundred pairs takes the place of that of Tatoeba.
-    monkeypatch.setattr(module, "pins_file", lambda _: pins_of(PARTS["dev"], PARTS["test"]))
+    monkeypatch.setattr(module, "package_text", lambda _: pins_of(PARTS["dev"], PARTS["test"]))
     with serving() as server:
         for name, text in TEXTS.items():
             server.add(PLAIN.url_of(name), text)
@@ -91,7 +91,8 @@ def get(corpus: Corpus, folder: Path, mirror: Mirror) -> list[str]:
 @pytest.mark.parametrize("corpus", [GZIP, PLAIN], ids=["gzip", "plain"])
 def test_all_files_are_fetched(mirror: Mirror, tmp_path: Path, corpus: Corpus) -> None:
     folder = tmp_path / "a" / "small"
-    assert get(corpus, folder, mirror) == list(TEXTS)
+    result = get(corpus, folder, mirror)
+    assert result == list(TEXTS)
     assert texts(folder) == TEXTS
     assert (folder / "LICENSE.txt").read_text() == "Terms: none.\n"
 
@@ -100,7 +101,8 @@ def test_only_what_is_missing_is_fetched(mirror: Mirror, tmp_path: Path) -> None
     get(GZIP, tmp_path, mirror)
     (tmp_path / "dev.en.gz").unlink()
     mirror.requests.clear()
-    assert get(GZIP, tmp_path, mirror) == ["dev.en"]
+    result = get(GZIP, tmp_path, mirror)
+    assert result == ["dev.en"]
     assert get(GZIP, tmp_path, mirror) == []
     assert len(mirror.requests) == 1
     assert texts(tmp_path) == TEXTS
@@ -111,7 +113,8 @@ def test_a_text_with_another_hash_is_not_kept(mirror: Mirror, pins: dict[str, st
     pins["dev.en"] = "0" * 64
     with pytest.raises(DownloadError, match=r"dev\.en has SHA-256 \w{64} instead of 0{64}; it was not kept"):
         get(GZIP, tmp_path, mirror)
-    assert set(texts(tmp_path)) == {"train.de", "train.en", "dev.de"}
+    result = set(texts(tmp_path))
+    assert result == {"train.de", "train.en", "dev.de"}
     pins["dev.en"] = sha256(TEXTS["dev.en"])
     assert "dev.en" in get(GZIP, tmp_path, mirror)
 
@@ -126,14 +129,16 @@ def test_the_pairs_of_one_file_are_split(mirror: Mirror, tmp_path: Path, corpus:
     get(corpus, tmp_path, mirror)
     assert pairs_in(tmp_path, "dev") == PARTS["dev"]
     assert pairs_in(tmp_path, "test") == PARTS["test"]
-    assert sorted(pairs_in(tmp_path, "train")) == sorted(PARTS["train"])
+    result = sorted(pairs_in(tmp_path, "train"))
+    assert result == sorted(PARTS["train"])
 
 
 def test_if_a_part_of_a_split_is_missing_all_files_are_made_again(mirror: Mirror, tmp_path: Path) -> None:
     get(ZIP, tmp_path, mirror)
     before = texts(tmp_path)
     (tmp_path / "train.de.gz").unlink()
-    assert len(get(ZIP, tmp_path, mirror)) == 6
+    result = len(get(ZIP, tmp_path, mirror))
+    assert result == 6
     assert texts(tmp_path) == before
 
 
@@ -143,7 +148,8 @@ def test_another_version_is_reported_and_kept(mirror: Mirror, tmp_path: Path, ca
     lines = [f"{target}\t{source}" for source, target in pairs]
     mirror.add(LINES.url, "\ufeff".encode() + joined(lines) + b"no tab")
     get(LINES, tmp_path, mirror)
-    assert pairs_in(tmp_path, "dev") == PAIRS[1:5]
+    result = pairs_in(tmp_path, "dev")
+    assert result == PAIRS[1:5]
     assert "small: dev has 4 pairs, the recipes were measured with 5" in caplog.text
     assert "small: train has 91 pairs, the recipes were measured with 90" in caplog.text
 
@@ -222,7 +228,7 @@ SPLIT = [corpus for corpus in CORPORA.values() if corpus.is_split]
 
 @pytest.mark.parametrize("corpus", SPLIT, ids=lambda corpus: corpus.name)
 def test_the_pins_name_as_many_pairs_as_the_recipes_were_measured_with(corpus: Corpus) -> None:
-    pins = pins_file(f"{corpus.name}.pairs")
+    pins = package_text(f"pins/{corpus.name}.pairs")
     _, n_dev, n_test = corpus.n_pairs
     assert pins.count("dev ") == n_dev
     assert pins.count("test ") == n_test

@@ -14,7 +14,7 @@ from hypothesis.extra.numpy import arrays
 from parallel_text import PairText, fix_sides, grammar_pairs, grammar_sides, read_pairs, write_sides
 
 from nmt.corpus import alignment, bootstrap
-from nmt.corpus.alignment import SWITCH, hash_lines, hash_words
+from nmt.corpus.alignment import SWITCH, FeatureExtractor, hash_lines, hash_words
 from nmt.corpus.check import check
 from nmt.corpus.lengths import learn_lengths
 from nmt.corpus.pairing import (
@@ -87,15 +87,16 @@ def test_a_window_compares_lines_as_single_pairs_are_compared() -> None:
         source.append(words)
         target.append(words.translate(str.maketrans("abcdef", "uvwxyz")))
     lexicon = alignment.learn_lexicon(hash_words(source), hash_words(target))
+    features = FeatureExtractor(lexicon, LENGTHS)
     source_lines = hash_lines(source[40:60])
     target_lines = hash_lines(target[35:62])
     window = Window(source_lines, target_lines, source_start=40, target_start=35)
-    pairs = alignment.features(hash_lines(source), hash_lines(target), lexicon, LENGTHS)
+    pairs = features(hash_lines(source), hash_lines(target))
     evidence = alignment.weigh(pairs, pairs[:, ::-1])
-    rows = np.stack([*LineComparison(lexicon, LENGTHS, evidence).rows(window, range(-5, 3))])
+    rows = np.stack([*LineComparison(features, evidence).rows(window, range(-5, 3))])
     for i in range(8):
         target_lines = hash_lines(target[35 + i : 55 + i])
-        expected = evidence(alignment.features(source_lines, target_lines, lexicon, LENGTHS))
+        expected = evidence(features(source_lines, target_lines))
         np.testing.assert_allclose(rows[:, i], -expected, rtol=1e-5)
 
 

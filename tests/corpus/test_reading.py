@@ -56,4 +56,5 @@ def test_spans_are_read_in_one_pass(files: CorpusFiles) -> None:
     # They may overlap, be empty, or end after the last line.
     spans = [(0, 2), (1, 4), (1, 4), (5, 5), (7, 99), (50, 60)]
     expected = [TARGET[start:end] for start, end in spans]
-    assert list(read_spans(files.target, spans)) == expected
+    result = list(read_spans(files.target, spans))
+    assert result == expected

@@ -99,7 +99,8 @@ def test_hardly_any_other_pair_is_changed_or_dropped(repaired: Repaired) -> None
 
 def test_all_changes_are_listed_and_counted(repaired: Repaired) -> None:
     repair = repaired.repair
-    assert len(repaired.changes) == repair.n_changed + repair.n_dropped
+    result = len(repaired.changes)
+    assert result == repair.counts.total()
 
 
 def test_an_exchanged_dev_set_is_written_as_it_should_be(tmp_path: Path) -> None:
@@ -108,7 +109,8 @@ def test_an_exchanged_dev_set_is_written_as_it_should_be(tmp_path: Path) -> None
     train_files = write_pairs(tmp_path, "train", grammar_pairs(2000))
     corpora = [train_files, write_pairs(tmp_path, "dev", dev)]
     _, repair = fix(check(corpora), corpora, tmp_path / "fixed")
-    assert read_pairs(*repair.paths) == grammar_pairs(part="dev")
+    result = read_pairs(*repair.paths)
+    assert result == grammar_pairs(part="dev")
 
 
 def test_shuffled_lines_are_dropped(tmp_path: Path) -> None:
@@ -120,7 +122,8 @@ def test_shuffled_lines_are_dropped(tmp_path: Path) -> None:
 
 def test_copies_are_named_by_their_languages_or_else_by_their_sides(tmp_path: Path) -> None:
     files = CorpusFiles("train", [Path("a.txt")], [Path("b.txt.gz")])
-    assert output_paths(files, tmp_path) == (tmp_path / "train.source", tmp_path / "train.target")
+    result = output_paths(files, tmp_path)
+    assert result == (tmp_path / "train.source", tmp_path / "train.target")
 
 
 N_CORPORA = soak(10, 50)

@@ -21,7 +21,8 @@ def test_the_same_version_gives_the_same_split_in_any_order(first: list[PairText
 def test_a_repeated_pair_counts_once() -> None:
     parts = split([*PAIRS, PAIRS[0], PAIRS[100]], [], PINS)
     assert parts["dev"] == DEV
-    assert sorted(parts["train"]) == sorted(TRAIN)
+    result = sorted(parts["train"])
+    assert result == sorted(TRAIN)
 
 
 def test_train_shares_no_side_with_dev_and_test() -> None:
@@ -29,7 +30,8 @@ def test_train_shares_no_side_with_dev_and_test() -> None:
     shared = [("SATZ 3", "another"), ("anderer", "Sentence 30")]
     new = [("neu", "new"), ("satz 3 ", "other")]
     parts = split([*PAIRS, *shared, *new], [], PINS)
-    assert set(parts["train"]) == {*TRAIN, *new}
+    result = set(parts["train"])
+    assert result == {*TRAIN, *new}
 
 
 def test_train_shares_no_side_with_the_public_test_set_that_test_is_drawn_from() -> None:
@@ -38,4 +40,5 @@ def test_train_shares_no_side_with_the_public_test_set_that_test_is_drawn_from()
     parts = split([*DEV, *TRAIN], public, PINS)
     assert parts["test"] == TEST
     left_out = {PAIRS[100], PAIRS[101]}
-    assert set(parts["train"]) == set(TRAIN) - left_out
+    result = set(parts["train"])
+    assert result == set(TRAIN) - left_out

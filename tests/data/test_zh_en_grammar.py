@@ -37,7 +37,8 @@ def test_committed_files_are_what_the_program_writes(tmp_path: Path) -> None:
     environment = {**os.environ, "PYTHONHASHSEED": "7"}
     program = [DATA / "zh_en_grammar.py", "--seed", SEED, "--out", tmp_path]
     subprocess.run([sys.executable, *map(str, program)], check=True, env=environment)
-    assert file_bytes(tmp_path) == file_bytes(DATA / "zh-en")
+    result = file_bytes(tmp_path)
+    assert result == file_bytes(DATA / "zh-en")
 
 
 def test_no_sentence_comes_twice_on_either_side(corpus: Corpus) -> None:

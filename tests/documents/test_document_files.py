@@ -12,8 +12,9 @@ from xml.etree import ElementTree
 
 import pytest
 from conftest import SOURCE, TARGET, FiveRun, out_lines, run_nmt
-from echo import echo_file
+from echo import Echo, echo_file
 from reliability.runs import damaged
+from test_odf import root as odf_root
 from test_ooxml import A, p, root
 
 from nmt.documents import ZIPPED, files
@@ -23,6 +24,7 @@ from nmt.translate.translator import Translator
 
 SLIDE = f'<p:sld xmlns:p="x" xmlns:a="{A}"><a:p><a:r><a:t>{{}}</a:t></a:r></a:p></p:sld>'
 DOCUMENT = "word/document.xml"
+X = 'xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main"'
 TEXTS = {
     "a.txt": "\ufeffEin Hund rennt. Er bellt.\r\n\r\n  12\nda\n",
     "a.md": "# Titel\n\nein *Hund*\n",
@@ -53,6 +55,28 @@ ARCHIVES = {  # by name, their members
         "ppt/notesSlides/notesSlide1.xml": SLIDE.format("Notiz"),
     },
 }
+ARCHIVES |= {
+    "a.odt": {
+        "mimetype": "application/vnd.oasis.opendocument.text",
+        "content.xml": odf_root("<text:p>ein Hund</text:p>"),
+        "styles.xml": odf_root("<text:p>Kopf</text:p>"),
+        "Object 1/content.xml": odf_root("<text:p>Zeile</text:p>"),
+        "meta.xml": "<title>Titel</title>",
+    },
+    "a.xlsx": {
+        "xl/workbook.xml": '<sheet name="Blatt"/>',
+        "xl/sharedStrings.xml": f"<sst {X}><si><t>Hund</t></si><si><t>Summe</t></si></sst>",
+        "xl/worksheets/sheet1.xml": f'<c {X} t="str"><v>Katze</v></c>',
+        "xl/worksheets/sheet2.xml": "no XML, but without strings",
+        "xl/tables/table1.xml": '<tableColumn name="Summe"/>',
+    },
+    "a.epub": {
+        "mimetype": "application/epub+zip",
+        "OEBPS/a.xhtml": "<html><body><p>ein <i>Hund</i></p></body></html>",
+        "OEBPS/toc.ncx": "<ncx><text>Kapitel</text></ncx>",
+        "OEBPS/book.opf": "<title>Titel</title>",
+    },
+}
 SENTENCES = {
     "a.txt": ["Ein Hund rennt.", "Er bellt.", "da"],
     "a.md": ["Titel", "ein Hund"],
@@ -62,13 +86,16 @@ SENTENCES = {
     "a.json": ["Hund", "da", 'ein "Wort"'],
     "a.csv": ['Ein "Hund", rot', "da"],
     "a.arb": ["ein Hund"],
-    "a.ftl": ["ein {1} Hund", "da"],
+    "a.ftl": ["ein {} Hund", "da"],
     "a.properties": ["ein Hünd"],
     "a.strings": ["ein Hund"],
     "a.tsv": ["da"],
     "a.docx": ["der rote Hund", "Kopf", "Ende"],
     "b.docx": ["da"],
     "a.pptx": ["Titel", "Notiz"],
+    "a.odt": ["ein Hund", "Kopf", "Zeile"],
+    "a.xlsx": ["Hund", "Katze"],
+    "a.epub": ["ein Hund", "Kapitel"],
 }
 
 
@@ -79,7 +106,7 @@ def zip_file(path: Path, members: dict[str, str]) -> Path:
     with zipfile.ZipFile(path, "w") as archive:
         for name, text in members.items():
             info = zipfile.ZipInfo(name, DATE)
-            archive.writestr(info, text, zipfile.ZIP_DEFLATED)
+            archive.writestr(info, text, zipfile.ZIP_STORED if name == "mimetype" else zipfile.ZIP_DEFLATED)
     return path
 
 
@@ -143,10 +170,12 @@ def refusal(path: Path) -> str:
     return str(caught.value)
 
 
-DEEP = root("<w:p>" * 1500 + "</w:p>" * 1500)
+DEEP = root("<w:r>" * 1500 + "</w:r>" * 1500)
+NESTED = root("<w:p>" * 4 + "</w:p>" * 4)
 HOSTILE = {
     "<!DOCTYPE a [<!ENTITY b SYSTEM 'file:///etc/passwd'>]><a>&b;</a>": "a document type is not",
-    DEEP: f"{DOCUMENT} maximum recursion depth",
+    DEEP: f"{DOCUMENT} line 2 is nested over 100 deep",
+    NESTED: f"{DOCUMENT} over 3 paragraphs are inside of each other",
     "<a>\n<b></a>": f"{DOCUMENT} line 2: mismatched tag",
     "a" * 20_001: "has 20,001 bytes of text, over 20,000",
 }
@@ -156,6 +185,12 @@ HOSTILE = {
 def test_a_hostile_member_is_refused(tmp_path: Path, text: str) -> None:
     path = zip_file(tmp_path / "a.docx", {DOCUMENT: text})
     assert HOSTILE[text] in refusal(path)
+
+
+def test_a_text_with_deep_nesting_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "a.ftl"
+    path.write_text("a = " + "{" * 5000)
+    assert refusal(path).endswith("is damaged: nested too deeply")
 
 
 def test_a_file_that_is_large_unpacked_is_refused(tmp_path: Path) -> None:
@@ -172,7 +207,7 @@ def test_a_file_of_many_members_is_refused(tmp_path: Path) -> None:
 
 def test_a_file_without_text_is_refused(tmp_path: Path) -> None:
     path = zip_file(tmp_path / "a.docx", {"word/styles.xml": "<a/>"})
-    assert "it has no text of Word or PowerPoint" in refusal(path)
+    assert "it has no member with text" in refusal(path)
 
 
 def test_another_format_is_refused(tmp_path: Path) -> None:
@@ -185,6 +220,49 @@ def test_the_format_of_office_97_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "a.docx"
     path.write_bytes(b"\xd0\xcf\x11\xe0")  # also that of a document with a password
     assert "it has a password, or the format of Office 97" in refusal(path)
+
+
+ENCRYPTED = {
+    "a.odt": {"META-INF/manifest.xml": "<manifest:file-entry><manifest:encryption-data/></manifest:file-entry>"},
+    "a.epub": {
+        "META-INF/encryption.xml": '<EncryptionMethod Algorithm="http://www.w3.org/2001/04/xmlenc#aes128-cbc"/>'
+    },
+}
+
+
+@pytest.mark.parametrize("name", ENCRYPTED)
+def test_an_encrypted_document_is_refused(tmp_path: Path, name: str) -> None:
+    path = zip_file(tmp_path / name, ARCHIVES[name] | ENCRYPTED[name])
+    assert "it is encrypted" in refusal(path)
+
+
+def test_a_book_with_encrypted_fonts_is_translated(tmp_path: Path) -> None:
+    fonts = {"META-INF/encryption.xml": '<EncryptionMethod Algorithm="http://www.idpf.org/2008/embedding"/>'}
+    path = zip_file(tmp_path / "a.epub", ARCHIVES["a.epub"] | fonts)
+    result = echo_file(path, tmp_path / "b.epub")
+    assert result == SENTENCES["a.epub"]
+
+
+@pytest.mark.parametrize("name", ["a.docx", "a.txt", "a.json"])
+def test_a_document_without_words_is_refused(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    path.write_text("[12]")
+    if name == "a.docx":
+        zip_file(path, {DOCUMENT: root(p("[12]"))})
+    assert "a.docx has no text to translate".replace("a.docx", name) in refusal(path)
+
+
+def test_a_finished_file_of_messages_stays(tmp_path: Path) -> None:
+    source, output = tmp_path / "a.po", tmp_path / "b.po"
+    source.write_text('msgid "a"\nmsgstr "b"\n')
+    assert echo_file(source, output) == []
+    assert output.read_text() == source.read_text()
+
+
+def test_the_number_of_texts_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    echo_file(folder_of(tmp_path, "a.txt") / "a.txt", tmp_path / "b.txt")
+    assert caplog.messages == [f"{tmp_path / 'a.txt'}: texts translated: 1"]
 
 
 # --- plain text and encodings -----------------------------------------------------------------------------
@@ -337,6 +415,18 @@ def test_a_translation_memory_is_written(translator: Translator, tmp_path: Path)
     assert 'srclang="zh"' in memory
 
 
+MARKED = [
+    ("a.tsv", f"{TARGET[0]}\tconfidence "),
+    ("a.tmx", f'<prop type="x-review">needs-review</prop><seg>{TARGET[0]}</seg>'),
+]
+
+
+@pytest.mark.parametrize(("name", "marked"), MARKED)
+def test_doubtful_sentences_are_marked(name: str, marked: str, translator: Translator, tmp_path: Path) -> None:
+    text = translate(translator, SOURCE[0], tmp_path / name, bilingual=True, min_confidence=1.0)
+    assert marked in text
+
+
 def test_a_translation_memory_is_translated_into_the_language_of_the_model(
     translator: Translator, tmp_path: Path
 ) -> None:
@@ -365,3 +455,13 @@ def test_samples_and_messages_of_plain_text_are_those_of_its_lines(
     translations = translator.translate_lines(lines, options)
     expected = [translation.text for translation in translations]
     assert written.split("\n")[:-1] == expected
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_string_tables_protect_placeholders_without_an_option(name: str, tmp_path: Path) -> None:
+    is_table = name not in ("a.txt", "a.md", "a.html", "a.srt", "a.vtt")
+    source = sample(tmp_path / name, name)
+    with mock.patch.object(Echo, "translate_lines", autospec=True, side_effect=Echo.translate_lines) as translate:
+        echo_file(source, tmp_path / f"new{source.suffix}", column="Text")
+    result = bool(translate.call_args.kwargs.get("options"))
+    assert result == is_table

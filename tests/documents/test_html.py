@@ -2,15 +2,19 @@
 
 import pytest
 from conftest import rows_of
+from echo import echoed
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nmt.documents.html import HTML, constructs
-from nmt.documents.markup import Element, Segment
+from nmt.documents.constructs import constructs
+from nmt.documents.html import HTML
+from nmt.documents.markup import STAND_IN, Element, Segment
 
 
 def outline(element: Element, text: str) -> str:
-    """An element as `opening[content with its children]closing`."""
+    """An element as `opening[content with its children]closing`; an opaque one as its markup between braces."""
+    if element.verbatim is not None:
+        return f"{element.opening}{{{element.verbatim}}}{element.closing}"
     cursor, content = element.start, ""
     for child in element.children:
         content += text[cursor : child.start]
@@ -79,7 +83,7 @@ a <![foo]> b</>
 *a <![foo]>[] b</>*
 
 Hallo <?= $name ?>, du
-*Hallo <?= $name ?>[], du*
+*Hallo {<?= $name ?>}, du*
 
 a < b & c <
 *a < b & c <*
@@ -95,16 +99,112 @@ COPIED = """
 <pre>|a |<pre>|b|</pre>| c|</pre>|*d*
 
 nimm <code>x <b>y</b></code> da
-*nimm <code>[x y]</code> da*
+*nimm <code>{x <b>y</b>}</code> da*
 
 ein <b translate=no>Wort</b> da
-*ein <b translate=no>[Wort]</b> da*
+*ein <b translate=no>{Wort}</b> da*
 
 a <i translate='NO'>B</i> c
-*a <i translate='NO'>[B]</i> c*
+*a <i translate='NO'>{B}</i> c*
 
 <p class='a notranslate'>Wort <i>b</i></p>c
 <p class='a notranslate'>|Wort |<i>|b|</i>|</p>|*c*
+"""
+READINGS = """
+<ruby>漢<rp>(</rp><rt>kan</rt></ruby>です
+*<ruby>[漢<rp>{(}</rp><rt>{kan}</rt>]</ruby>です*
+
+<ruby>漢<rt>kan<rt>zi</ruby>です
+*<ruby>[漢<rt>{kan}<rt>{zi}]</ruby>です*
+"""
+TRANSLATED = """
+<p translate=no>a <b translate=yes>Hund</b> c</p>d
+<p translate=no>|a |<b translate=yes>|*[Hund]</b>*| c|</p>|*d*
+
+ein <b translate=no>Haus <i translate="">Hund</i></b> da
+*ein <b translate=no>[{Haus }<i translate="">[Hund]</i>]</b> da*
+"""
+WITHOUT_LETTERS = """
+Buch<sup>[1]</sup>, da
+*Buch<sup>{[1]}</sup>, da*
+
+Buch<sup><a>1</a></sup><i>*</i> da
+*Buch<sup>{<a>1</a>}</sup><i>{*}</i> da*
+
+Buch <b>3</b>.
+*Buch <b>{3}</b>.*
+
+Buch<b> 3 </b>da
+*Buch <b>{3}</b> da*
+
+Buch<sup>1 </sup>da
+*Buch<sup>{1}</sup> da*
+
+ein <a><code>x</code></a> da
+*ein <a>{<code>x</code>}</a> da*
+
+H<sub>2</sub>O und CO<sub>2</sub> da
+*H<sub>[2]</sub>O und CO<sub>{2}</sub> da*
+
+a<b> </b>b
+*a<b>[ ]</b>b*
+
+<b>Hund</b><i>!</i> <i>„</i>Ja<i>“</i> <b>&amp;</b> da
+*<b>[Hund]</b><i>[!]</i> <i>[„]</i>Ja<i>[“]</i> <b>{&amp;}</b> da*
+"""
+NEIGHBORS = """
+<a>Ja</a><a>nein</a>
+*<a>[Ja]</a>*|<a>|*[nein]</a>*
+
+<strong>Hinweis:</strong><em>Ein Hund</em>
+*<strong>[Hinweis:]</strong>*|<em>|*[Ein Hund]</em>*
+
+<a>Berlin</a><sup><a>[1]</a></sup> da
+*<a>[Berlin]</a><sup>{<a>[1]</a>}</sup> da*
+
+<b>Ha</b><i>us</i>
+*<b>[Ha]</b><i>[us]</i>*
+
+<b>C</b><b>P</b><b>U</b> <b>昨</b><i>天</i>
+*<b>[C]</b><b>[P]</b><b>[U]</b> <b>[昨]</b><i>[天]</i>*
+
+<label>Ja</label><input>nein
+*<label>[Ja]</label>*|<input>|*nein*
+
+Suche<img>Hilfe
+*Suche<img>[]*|*Hilfe*
+
+<x-a>Ja</x-a><x-b>nein</x-b>
+<x-a>|*Ja*|</x-a>|<x-b>|*nein*|</x-b>
+"""
+TEMPLATES = """
+ein {{ a | b }} und <?= $a->b ?> da
+*ein {{{ a | b }}} und {<?= $a->b ?>} da*
+
+{% if a > 1 %}Hund{% else %}Katze{% endif %}
+{% if a > 1 %}|*Hund*|{% else %}|*Katze*|{% endif %}
+
+<?php if ($a > 1): ?>Hund<?php endif; ?>
+<?php if ($a > 1): ?>|*Hund*|<?php endif; ?>
+
+{{#each a}}Hund {{! b }}{{/each}} {# c > d #}da <%# e %>
+{{#each a}}|*Hund {{{! b }}}*|{{/each}}| |*{# c > d #}[]da <%# e %>[]*
+
+<a href="{{ a > "b" }}" {% if a > 1 %}b{% endif %}>Hund</a> da
+*<a href="{{ a > "b" }}" {% if a > 1 %}b{% endif %}>[Hund]</a> da*
+
+a {{ b <i>c</i> }}
+*a {{ b <i>[c]</i> }}*
+
+{{- /* a {{ b }} */ -}}Hund {{/* c */}}
+*{{- /* a {{ b }} */ -}}[]Hund {{/* c */}}[]*
+"""
+ADDRESSES = """
+siehe https://a.de/b?c=1&amp;d, <i>www.a.de</i> und a@b.de.
+*siehe {https://a.de/b?c=1&amp;d}, <i>{www.a.de}</i> und {a@b.de}.*
+
+siehe &lt;https://a.de&gt;
+*siehe <{https://a.de}>*
 """
 HALF_TAGS = """
 a <b>c
@@ -123,7 +223,7 @@ a <!-- b
 *a <!-- b[]*
 
 a <code><img>
-*a <code>[]*
+*a <code>[<img>[]]*
 
 <b>Titel<br></b>Gestern
 *<b>[Titel]*|<br>|</b>|*Gestern*
@@ -152,6 +252,36 @@ def test_some_elements_are_copied(html: str, expected: str) -> None:
     assert parts(html) == expected
 
 
+@pytest.mark.parametrize(("html", "expected"), cases(READINGS))
+def test_readings_are_copied_with_their_base(html: str, expected: str) -> None:
+    assert parts(html) == expected
+
+
+@pytest.mark.parametrize(("html", "expected"), cases(TRANSLATED))
+def test_a_part_of_what_is_copied_may_be_translated(html: str, expected: str) -> None:
+    assert parts(html) == expected
+
+
+@pytest.mark.parametrize(("html", "expected"), cases(WITHOUT_LETTERS))
+def test_an_element_without_letters_is_opaque_unless_it_is_in_a_word(html: str, expected: str) -> None:
+    assert parts(html) == expected
+
+
+@pytest.mark.parametrize(("html", "expected"), cases(NEIGHBORS))
+def test_a_text_continues_the_one_before_it_if_it_looks_so(html: str, expected: str) -> None:
+    assert parts(html) == expected
+
+
+@pytest.mark.parametrize(("html", "expected"), cases(TEMPLATES))
+def test_templates_are_opaque_and_statements_separate_segments(html: str, expected: str) -> None:
+    assert parts(html) == expected
+
+
+@pytest.mark.parametrize(("html", "expected"), cases(ADDRESSES))
+def test_addresses_are_opaque(html: str, expected: str) -> None:
+    assert parts(html) == expected
+
+
 @pytest.mark.parametrize(("html", "expected"), cases(HALF_TAGS))
 def test_tags_may_lack_their_partner(html: str, expected: str) -> None:
     assert parts(html) == expected
@@ -162,16 +292,20 @@ def test_white_space_around_a_segment_is_copied() -> None:
     assert parts(" <img> a <i></i>\n") == " |*<img>[] a <i>[]</i>*|\n"
 
 
+def test_a_no_break_space_stays_with_the_image_before_it() -> None:
+    assert echoed("<a><img>&nbsp;Der Hund</a>", HTML) == "<a><img>\xa0DER HUND</a>"
+
+
 def test_an_empty_text_has_no_parts() -> None:
     assert HTML.parse("") == []
 
 
-def test_the_content_of_code_is_copied() -> None:
+def test_a_reader_sees_the_content_of_code() -> None:
     (segment,) = HTML.parse("nimm <code>a &lt; <b>b</b></code> da")
     assert isinstance(segment, Segment)
     (code,) = segment.root.children
-    assert code.verbatim == "a &lt; <b>b</b>"
-    assert segment.text == "nimm a < b da"
+    assert code.shown == "a < b"
+    assert STAND_IN.fullmatch(segment.text[code.start : code.end])
 
 
 def test_elements_may_be_inside_of_each_other() -> None:

@@ -76,12 +76,17 @@ class Case(NamedTuple):
     kind: str  # of the document that LibreOffice makes of it
     flat: str  # kind of a file that shows what is in this document
     others: list[str]  # sentences after `FIRST`
+    before: tuple[str, ...] = ()  # sentences before `FIRST`
 
 
 CASES = [
     Case("page.html", "docx:MS Word 2007 XML", "txt:Text", OTHERS),
     Case("page.html", "html", "txt:Text", OTHERS),
     Case("deck.fodp", "pptx", "fodp", []),
+    Case("page.html", "odt:writer8", "txt:Text", OTHERS),
+    Case("deck.fodp", "odp", "fodp", []),
+    Case("table.csv", "ods", "fods", ['Zwei, "Kinder"'], ("Page 1", "N", "TEXT")),
+    Case("table.csv", "xlsx", "fods", ['Zwei, "Kinder"'], ("N", "TEXT")),
     Case("table.csv", "csv", "fods", ['Zwei, "Kinder"']),
 ]
 
@@ -94,7 +99,7 @@ def test_text_is_translated_and_structure_stays(tmp_path: Path, case: Case) -> N
     new = tmp_path / f"new{file.suffix}"
     column = "TEXT" if case.kind == "csv" else ""
     result = echo_file(file, new, column=column)
-    assert result == [*FIRST, *case.others]
+    assert result == [*case.before, *FIRST, *case.others]
     if zipfile.is_zipfile(file):
         assert structure(new) == structure(file)
     before = shown(file, case.flat, tmp_path / "before")

@@ -127,6 +127,8 @@ EMPHASIS = [
     ("<*a*><**b**>", "*a*&#8203;**b**", "<em>a</em>\u200b<strong>b</strong>"),
     ("<****>a <_b_>", "a _b_", "a <em>b</em>"),
     ("<_a_> <~~b!~~> c", "_a_ ~~b!~~ c", "<em>a</em> <s>b!</s> c"),
+    ("<`a`<`b`<**c**>", "`a`&#8203;`b`**c**", "<code>a</code>\u200b<code>b</code><strong>c</strong>"),
+    ("我<**<`a`**>我", "我&#8203;**`a`**&#8203;我", "我\u200b<strong><code>a</code></strong>\u200b我"),
 ]
 
 
@@ -135,6 +137,17 @@ def test_emphasis_is_closed_whatever_its_neighbors_are(marked: str, written: str
     text = close_emphasis(marked.replace("<", OPENED).replace(">", CLOSED))
     assert text == written
     assert GFM.renderInline(text) == html
+
+
+def test_spans_of_code_never_become_one() -> None:
+    # Without the word between them, "``" would be the delimiter of one span of code.
+    written = echoed("`a`和`b`，我", MARKDOWN, lambda text: text.replace("和", "").upper())
+    assert GFM.renderInline(written) == "<code>a</code>\u200b<code>b</code>，我"
+
+
+def test_a_comment_begins_no_block() -> None:
+    written = echoed("Der <!-- a -->Hund\n", MARKDOWN, lambda _: "Hund")
+    assert GFM.render(written) == "<p>\u200b<!-- a -->Hund</p>\n"
 
 
 MARKS_WITHOUT_END = ["{{", "{%", "$", "$$", "\\(", "\\[\n", "[[", "a@", "{% highlight\n", "!!! a\n", "[^a]: "]

@@ -71,6 +71,7 @@ SEPARATE = {
     "- eins. - Zwei": ["eins.", "Zwei"],
     "<v O'Brien>ja, ich|<v Anna>nein": ["ja, ich", "nein"],
     "eins||zwei": ["eins", "zwei"],
+    "何も…|―本当か": ["何も…", "本当か"],
 }
 
 
@@ -100,6 +101,11 @@ def test_times_begin_a_cue_without_a_blank_line() -> None:
     source = file.format("eins", "zwei", time=TIME)
     result = echoed(source, SRT)
     assert result == file.format("EINS", "ZWEI", time=TIME)
+
+
+def test_the_first_times_may_follow_a_byte_order_mark() -> None:
+    result = echoed(f"\ufeff{TIME}\neins\n", SRT)
+    assert result == f"\ufeff{TIME}\nEINS\n"
 
 
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])

@@ -88,6 +88,12 @@ def test_the_state_of_a_segment_in_version_2_says_that_it_is_translated() -> Non
     assert written == file_of(expected)
 
 
+def test_a_file_may_name_its_version_by_the_namespace_only() -> None:
+    file = '<xliff xmlns="urn:oasis:names:tc:xliff:document:1.1"><file>{}</file></xliff>'
+    written = echoed(file.format("<trans-unit><source>a</source></trans-unit>"), XLIFF)
+    assert written == file.format("<trans-unit><source>a</source><target>A</target></trans-unit>")
+
+
 def test_an_approved_unit_stays() -> None:
     text = file_of("<trans-unit approved='yes'><source>a</source><target/></trans-unit>", "1.2")
     assert echoed(text, XLIFF) == text
@@ -152,6 +158,7 @@ BAD = {
     "<a/>": "it is no XLIFF",
     "<!DOCTYPE xliff [<!ENTITY a SYSTEM '/etc/passwd'>]><xliff>&a;</xliff>": "a document type",
     '<?xml version="1.0" encoding="latin-1"?><xliff version="1.2"/>': "another encoding than UTF-8",
+    "<\0x\0l\0i\0f\0f\0/\0>\0": "another encoding than UTF-8",
     '<xliff version="1.2"><trans-unit id="7"/></xliff>': 'there is no source in <trans-unit id="7"/>',
 }
 

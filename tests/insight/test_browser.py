@@ -20,7 +20,7 @@ from nmt.evaluate import ScoreSettings, choose_settings
 from nmt.insight import compare, growth, pages, report
 from nmt.insight.compare import EvaluationSet
 from nmt.insight.explain import Choice, Explanation, Token, as_page, explain
-from nmt.insight.growth import Growth, HeadGrowth
+from nmt.insight.growth import Growth
 from nmt.insight.report import evaluated, read_report
 from nmt.run.directory import RunDirectory
 from nmt.translate.loading import load
@@ -210,7 +210,8 @@ def test_every_section_is_there(opened: Any) -> None:
     assert sections_of(opened) == SECTIONS
     for section in SECTIONS:
         assert count(opened, f"#{section} svg, #{section} table") > 0, section
-    assert count(opened, "#one-pass-table tbody tr") == count(opened, ".token")
+    result = count(opened, "#one-pass-table tbody tr")
+    assert result == count(opened, ".token")
     assert count(opened, ".stage svg") == count(opened, ".stage") > 30
 
 
@@ -227,7 +228,8 @@ def test_no_head_of_the_overview_is_cut_off(opened: Any, part: str) -> None:
     press(opened, part)
     overview = opened.locator("#overview")
     n_heads = 2 * 4
-    assert overview.get_by_role("button").count() == 1 + n_heads
+    result = overview.get_by_role("button").count()
+    assert result == 1 + n_heads
     assert overview.evaluate("box => box.scrollWidth <= box.clientWidth")
 
 
@@ -241,7 +243,8 @@ def head(opened: Any) -> Any:
 
 def test_a_head_is_chosen_by_mouse(head: Any) -> None:
     assert text_of(head, "#head-name") == "Layer 2, head 3"
-    assert head.get_by_role("button", name="Layer 2, head 3").get_attribute("aria-pressed") == "true"
+    result = head.get_by_role("button", name="Layer 2, head 3").get_attribute("aria-pressed")
+    assert result == "true"
     assert "entropy" in text_of(head, "#head-figures")
 
 
@@ -301,7 +304,8 @@ def check_distribution(lane: Any, token: Token) -> None:
     if token.rank > len(expected):
         expected.append(Choice(token.piece, token.token, token.log_prob))
     rows = lane.locator(".choice:not(.absent)")
-    assert texts_of(rows, ".piece") == [choice.piece for choice in expected]
+    result = texts_of(rows, ".piece")
+    assert result == [choice.piece for choice in expected]
     values = [percent(choice.log_prob) for choice in expected]
     assert texts_of(rows, ".value") == values
     bars = rows.locator(".fall").evaluate_all("all => all.map(bar => new DOMMatrix(bar.style.transform).a)")
@@ -454,7 +458,8 @@ def test_the_map_of_a_transformer_names_what_is_set(map_of: Any) -> None:
     page = f"{text_of(map_of, 'body')} {label}"
     for words in ("figure 1", "Vaswani", "section", "of the paper"):
         assert words in page
-    assert sections_of(map_of) == [section for section in SECTIONS if section != "reference"]
+    result = sections_of(map_of)
+    assert result == [section for section in SECTIONS if section != "reference"]
     check_accessible(map_of)
 
 
@@ -474,7 +479,8 @@ def test_the_map_of_a_recurrent_model_is_not_that_of_the_paper(map_of: Any, n_ar
     """Its decoder reads the memory if it has attention."""
     assert count(map_of, ".map .arrow.memory") == n_arrows
     absent = {"masks", "reference"} if n_arrows else {"attention", "masks", "reference"}
-    assert sections_of(map_of) == [section for section in SECTIONS if section not in absent]
+    result = sections_of(map_of)
+    assert result == [section for section in SECTIONS if section not in absent]
     assert labels_of(map_of).count("both directions") == 2
     map_of.locator("[data-box='output logits']").press("Enter")
     label = map_of.locator("svg.map").get_attribute("aria-label")
@@ -543,7 +549,7 @@ def next_snapshot(page: Any) -> None:
 
 @pytest.mark.parametrize("growth_page", SCREENS, indirect=True)
 def test_growth_has_all_sections_and_is_accessible(growth_page: Any) -> None:
-    assert sections_of(growth_page) == ["curves", "pieces", "attention", "heads"]
+    assert sections_of(growth_page) == ["curves", "pieces", "attention"]
     check_accessible(growth_page)
 
 
@@ -571,16 +577,6 @@ def test_each_snapshot_shows_its_attention(growth_page: Any, grown: Growth) -> N
         next_snapshot(growth_page)
 
 
-def test_heads_are_listed_with_the_step_since_which_they_keep_a_role(show: Show, grown: Growth) -> None:
-    """A head keeps its role if it has at least half of it to the end."""
-    kept = HeadGrowth("alignment", "cross", 1, 2, shares=[0.9, 0.2, 0.5, 0.7])
-    lost = HeadGrowth("alignment", "cross", 2, 1, shares=[0.9, 0.9, 0.9, 0.4])
-    with show(growth.as_page([replace(grown, heads=[kept, lost])])) as page:
-        press(page, "Alignment")
-        step = grown.snapshots[2].step
-        assert texts_of(page, "#role-table tbody td") == ["cross 1, head 2", str(step), "0.70"]
-
-
 def test_growth_is_played(growth_page: Any) -> None:
     press(growth_page, "Play")
     assert text_of(growth_page, "#player output").startswith("Training step 1 ")
@@ -590,7 +586,7 @@ def test_growth_is_played(growth_page: Any) -> None:
 @pytest.fixture(scope="module")
 def without_attention(grown: Growth) -> Growth:
     """The same sentence along the training of a model without attention, with every other snapshot."""
-    return replace(grown, run="other", snapshots=grown.snapshots[::2], cross=grown.cross[::2, :0], heads=[])
+    return replace(grown, run="other", snapshots=grown.snapshots[::2], cross=grown.cross[::2, :0])
 
 
 @pytest.fixture
@@ -603,7 +599,7 @@ def test_each_run_shows_the_parts_that_it_has(two_runs: Any) -> None:
     two_runs.locator("#runs button").nth(1).press("Enter")
     assert sections_of(two_runs) == ["together", "curves", "pieces"]
     two_runs.locator("#runs button").nth(0).press("Enter")
-    assert sections_of(two_runs) == ["together", "curves", "pieces", "attention", "heads"]
+    assert sections_of(two_runs) == ["together", "curves", "pieces", "attention"]
     check_accessible(two_runs)
 
 
@@ -638,10 +634,13 @@ def word_shares(page: Any, translation: str, reference: str) -> list[Any]:
 
 
 def test_words_found_and_in_order_are_counted(growth_page: Any) -> None:
-    assert word_shares(growth_page, "a dog runs", "a dog runs") == pytest.approx([1, 1])
-    assert word_shares(growth_page, "runs dog a", "a dog runs") == pytest.approx([1, 1 / 3])
+    result = word_shares(growth_page, "a dog runs", "a dog runs")
+    assert result == pytest.approx([1, 1])
+    result = word_shares(growth_page, "runs dog a", "a dog runs")
+    assert result == pytest.approx([1, 1 / 3])
     # Each word of the reference is found once.
-    assert word_shares(growth_page, "the the the", "the cat the") == pytest.approx([2 / 3, 1])
+    result = word_shares(growth_page, "the the the", "the cat the")
+    assert result == pytest.approx([2 / 3, 1])
 
 
 def test_words_of_a_language_without_spaces_are_told_apart(growth_page: Any) -> None:

@@ -8,9 +8,7 @@ import pytest
 import torch
 from conftest import SOURCE, TARGET, FiveRun, data_of_page, model_of, one_clear_error, out_lines, run_nmt, write_five
 
-from nmt.insight.curves import read_figures
-from nmt.insight.growth import Growth, growth, roles_of
-from nmt.insight.heads import HeadSummary, attention_summary
+from nmt.insight.growth import Growth, growth
 from nmt.insight.report import read_report
 from nmt.run.directory import RunDirectory
 from nmt.text import BOS, EOS
@@ -71,35 +69,6 @@ def test_cross_attention_is_that_of_each_snapshot(found: Growth, translators: li
         with torch.inference_mode():
             weights = model_of(translator).attention(src, tgt_in)
         torch.testing.assert_close(cross, weights.cross[:, 0])
-
-
-def test_heads_are_those_of_each_snapshot(run: RunDirectory, found: Growth, translators: list[Translator]) -> None:
-    _, validations = read_figures(run)
-    pairs = [(SOURCE[0], TARGET[1])]
-    samples = validations[-1]["samples"]
-    pairs += [(source, target) for source, target, _ in samples]
-    assert found.n_pairs == len(pairs) > 1
-    first = found.heads[0]
-    assert first.role == "previous"
-    assert (first.part, first.layer, first.head) == ("encoder", 1, 1)
-    expected = []
-    for translator in translators:
-        first_head, *_ = attention_summary(translator, pairs)
-        expected.append(first_head.previous)
-    assert first.shares == pytest.approx(expected)
-
-
-def test_alignment_is_one_by_the_number_of_pieces_times_the_weight_that_is_not_on_the_end() -> None:
-    head = HeadSummary("cross", 1, 1, entropy=2.0, distance=0.0, previous=0.0, same=0.0, next=0.0, boundary=0.2)
-    roles = roles_of(head)
-    assert roles["alignment"] == pytest.approx(0.8 / 4)
-    assert roles["end"] == 0.2
-    assert len(roles) == 2
-
-
-def test_heads_within_a_side_look_at_the_previous_piece_or_the_end() -> None:
-    head = HeadSummary("decoder", 1, 1, entropy=2.0, distance=0.0, previous=0.3, same=0.0, next=0.0, boundary=0.2)
-    assert roles_of(head) == {"previous": 0.3, "end": 0.2}
 
 
 def test_without_a_reference_it_is_the_translation_of_the_model(run: RunDirectory) -> None:

@@ -42,7 +42,8 @@ def test_the_last_stage_is_the_model_s_distribution(choices: dict[str, Any]) -> 
     expected = logits_of_model[0].float().softmax(-1)  # (T, V)
     # All tokens have a column here, the most probable first.
     columns = list(map(int, probabilities.columns or []))
-    assert sorted(columns) == list(range(V))
+    result = sorted(columns)
+    assert result == list(range(V))
     torch.testing.assert_close(probabilities.values, expected[:, columns])
     most_probable = probabilities.values.argmax(1)
     assert torch.equal(logits.values.argmax(1), most_probable)

@@ -115,7 +115,8 @@ def test_an_export_knows_the_learned_characters_and_the_limit(out: Path) -> None
     to_ctranslate2(translator, out)
     exported = load(out)
     assert exported.unknown("€ə₪") == {"₪"}
-    assert exported.options.limit(10) == 43 + 33
+    result = exported.options.limit(10)
+    assert result == 43 + 33
 
 
 def test_an_export_without_learned_characters_has_none(out: Path) -> None:

@@ -103,7 +103,7 @@ def test_transformers_can_save_an_export_again(choices: dict[str, Any], out: Pat
 def test_token_ids_are_ours_on_hostile_lines(kind: Any, byte_fallback: bool, tmp_path: Path) -> None:
     lines = [*TARGET, "abcdefghijklmnopqrstuvwxyz ABCDEFGHIJKLMNOPQRSTUVWXYZ <>/0123456789"]
     settings = TokenizerSettings(type=kind, vocab_size=400, byte_fallback=byte_fallback)
-    ours = Tokenizer(train_tokenizer(lines, settings).model)
+    ours = Tokenizer(train_tokenizer(lines, settings))
     module.write_tokenizers(tmp_path, Tokenizers(ours, ours), fresh_translator().config)
     theirs = transformers.MarianTokenizer.from_pretrained(tmp_path)
     for line in hostile_lines(200):
@@ -166,7 +166,7 @@ def test_an_export_of_other_log_probs_is_refused(out: Path, tmp_path: Path, monk
 
 
 def test_an_export_of_other_pieces_is_refused(out: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    other = train_tokenizer(["abc"], TokenizerSettings(type="char", vocab_size=300)).model
+    other = train_tokenizer(["abc"], TokenizerSettings(type="char", vocab_size=300))
     monkeypatch.setattr(module, "without_vocabulary", lambda _: other)
     with pytest.raises(NmtError, match="MarianTokenizer gives other pieces to "):
         to_huggingface(random_translator(norm="post"), out)

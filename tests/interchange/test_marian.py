@@ -106,11 +106,13 @@ def test_greedy_translations_are_those_of_generate(imported: Imported, line: str
     # Both tokenizers know all characters that are left.
     characters = [character for character in known if character not in unknown]
     text = "".join(characters)
-    assert imported.our_translation(text) == imported.their_translation(text)
+    result = imported.our_translation(text)
+    assert result == imported.their_translation(text)
 
 
 def test_a_trained_model_translates_as_before(trained: Imported) -> None:
-    assert list(map(trained.our_translation, SOURCE)) == TARGET
+    result = list(map(trained.our_translation, SOURCE))
+    assert result == TARGET
     # Also of lines that it has not seen.
     mixed = []
     for line, following in itertools.pairwise(SOURCE):
@@ -147,7 +149,8 @@ def check_pieces(file: Path, tokenizer: Tokenizer, rows: torch.Tensor) -> None:
     vocabulary = json.loads(file.read_text())
     pieces = sorted(vocabulary.keys() - {*marian.SPECIAL_PIECES})
     ids = [vocabulary[piece] for piece in pieces]
-    assert rows[tokenizer.ids(pieces)].tolist() == ids
+    result = rows[tokenizer.ids(pieces)].tolist()
+    assert result == ids
 
 
 @pytest.fixture(scope="module")
@@ -287,5 +290,6 @@ def test_export_of_an_import_is_the_original_to_transformers(trained: Imported, 
         exported = (tmp_path / "again" / name).read_bytes()
         assert exported == (trained.directory / name).read_bytes()
     again = Imported(tmp_path / "again", tmp_path / "run")
-    assert list(map(again.their_translation, SOURCE)) == TARGET
+    result = list(map(again.their_translation, SOURCE))
+    assert result == TARGET
     assert again.ours.translate(SOURCE, beam=1) == TARGET

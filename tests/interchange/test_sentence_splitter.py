@@ -35,9 +35,11 @@ def split(text: str) -> str:
     ],
 )
 def test_sentences_end_at_punctuation_before_a_space(text: str) -> None:
-    assert split(text.replace("|", "")) == text
+    result = split(text.replace("|", ""))
+    assert result == text
 
 
 @pytest.mark.parametrize("text", ["你好。|“我走了。”|他说！！|真的？|是", "「行く？」|はい。|"])
 def test_wide_punctuation_needs_no_space(text: str) -> None:
-    assert split(text.replace("|", "")) == text
+    result = split(text.replace("|", ""))
+    assert result == text

@@ -84,14 +84,16 @@ def test_other_attention_is_its_formula_in_each_head(attention: str) -> None:
 
 def test_a_window_holds_the_positions_that_are_at_most_n_away() -> None:
     expected = [[1, 1, 0], [1, 1, 1], [0, 1, 1]]
-    assert window_mask(3, 1).int().tolist() == expected
+    result = window_mask(3, 1).int().tolist()
+    assert result == expected
 
 
 def test_the_vector_of_additive_attention_begins_with_the_variance_of_its_length() -> None:
     torch.manual_seed(8)
     v = uniform(200, 500)
     assert v.mean().abs() < 1e-3
-    assert v.var() == pytest.approx(1 / 500, rel=0.02)
+    result = v.var()
+    assert result == pytest.approx(1 / 500, rel=0.02)
 
 
 # Positions, and numbers i of pairs of elements in a width of 8.
@@ -130,7 +132,8 @@ def test_dropout_drops_its_share_and_keeps_the_mean() -> None:
     y = Dropout(0.3)(torch.ones(1000, 333))  # not a multiple of eight, the elements of a random word
     share = (y == 0).float().mean()
     assert share == pytest.approx(0.3, abs=0.005)
-    assert y.mean() == pytest.approx(1, abs=0.01)
+    result = y.mean()
+    assert result == pytest.approx(1, abs=0.01)
 
 
 def test_dropout_that_is_off_changes_nothing() -> None:
@@ -145,4 +148,5 @@ def test_dropout_drops_each_of_the_eight_bytes_of_a_word_alike() -> None:
     y = Dropout(0.5)(torch.ones(80_000))
     dropped = (y == 0).view(-1, 8)
     shares = dropped.float().mean(0)
-    assert shares.tolist() == pytest.approx([0.5] * 8, abs=0.02)
+    result = shares.tolist()
+    assert result == pytest.approx([0.5] * 8, abs=0.02)

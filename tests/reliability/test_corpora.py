@@ -148,7 +148,7 @@ def test_servers_that_lie_leave_no_file(tmp_path: Path, monkeypatch: pytest.Monk
     corpus = given.corpus
     pins = dict.fromkeys(("train.xx", "train.yy"), sha256(TEXT))
     monkeypatch.setattr(downloads, "pinned", lambda _: pins)
-    monkeypatch.setattr(downloads, "pins_file", lambda _: "")
+    monkeypatch.setattr(downloads, "package_text", lambda _: "")
     monkeypatch.setattr(downloads, "MAX_BYTES", soak(10**6, downloads.MAX_BYTES))
     names = corpus.files(corpus.languages)
 

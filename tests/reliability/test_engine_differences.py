@@ -13,7 +13,7 @@ from conftest import SOAK, SOURCE, FiveRun, run_nmt, soak
 
 from nmt.config import language
 from nmt.decode.engines import ctranslate2_engine
-from nmt.evaluate import bleu_tokenizer, score
+from nmt.evaluate import choose_settings, score
 from nmt.run.directory import RunDirectory
 from nmt.text.lines import iter_lines
 from nmt.train.corpora import corpus_paths
@@ -97,11 +97,11 @@ def test_batch_size_and_order_change_no_text(mixed_words: System) -> None:
 @pytest.mark.parametrize("beam", [1, 5])
 def test_bleu_of_the_engines_is_the_same(recipe: System, beam: int) -> None:
     data = RunDirectory(recipe.run).read_config().data
-    tokenize = bleu_tokenizer(language(data, "target"))
+    settings = choose_settings(language(data, "target"), [recipe.references])
 
     def bleu(**options: str) -> float:
         hypotheses = recipe.translations(beam, **options)
-        (bleu,) = score(hypotheses, [recipe.references], ("bleu",), tokenize=tokenize)
+        (bleu,) = score(hypotheses, [recipe.references], ("bleu",), settings)
         return bleu.value
 
     expected = bleu(engine="torch")

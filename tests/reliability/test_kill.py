@@ -146,7 +146,7 @@ def test_a_copy_of_a_run_in_training_goes_on_to_the_same_weights(tmp_path: Path)
         assert weights(copied).startswith(step_and_checkpoint)
         last = read_checkpoint(RunDirectory(copied).checkpoint_file(40))
         model = read_checkpoint(copied / "model.safetensors")
-        assert model.progress["step"] == last.progress["best_step"]
+        assert model.progress["step"] == last.progress["best_figures"]["step"]
     print(f"{n_refused} copies refused")
 
 

@@ -21,6 +21,8 @@ import regex
 from conftest import soak
 
 import nmt
+from nmt.documents import SUFFIXES
+from nmt.documents.files import FORMATS
 from nmt.text.vocabulary import TAG
 from reliability.hostile import HOSTILE
 from reliability.parsers import GRAMMAR, MEMBERS, PARSERS, echo, mutated, outcome, packed, seeds_of
@@ -59,9 +61,14 @@ def test_what_fuzzing_has_found_stays_mended(suffix: str, content: str, expected
     document = echo(suffix, packed(suffix, content))
     if suffix in MEMBERS:
         with zipfile.ZipFile(io.BytesIO(document)) as archive:
-            (document,) = re.findall(b"^<x .*?>(.*)</x>$", archive.read(MEMBERS[suffix]), re.DOTALL)
+            (document,) = re.findall(b"^<y .*?>(.*)</y>$", archive.read(MEMBERS[suffix]), re.DOTALL)
     result = without_spaces(document.decode())
     assert result == without_spaces(expected or content)
+
+
+def test_every_format_is_among_these_parsers() -> None:
+    tested = [FORMATS.get(suffix) for suffix in GRAMMAR]
+    assert [suffix for suffix in SUFFIXES if suffix not in GRAMMAR and FORMATS[suffix] not in tested] == []
 
 
 # --- archives ---------------------------------------------------------------------------------------------
@@ -108,10 +115,18 @@ def test_long_inputs_are_read_in_linear_time(name: str, before: str, repeated: s
     outcome(PARSERS[name], content, most_s=soak(2, 10))
 
 
+def test_many_messages_take_little_memory() -> None:
+    tracemalloc.start()
+    echo(".po", b'msgid "Hund"\nmsgstr ""\n\n' * 2000)
+    _, peak_bytes = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak_bytes < 4000 * 2000
+
+
 # Expressions that are matched at one place only, in a few characters, or with well-formed texts.
-MATCHED = {"ADDRESS_OR_BRANCHES", "BEFORE_CLAUSE", "DECIMAL", "ENCODING", "FRONT_MATTER"}
+MATCHED = {"ADDRESS_OR_BRANCHES", "BEFORE_CLAUSE", "BEGINS_WITH_TIME", "DECIMAL", "ENCODING", "FRONT_MATTER"}
 MATCHED |= {"FROM_CJK", "LAST_WORD"}  # the latter is searched in some characters only
-MATCHED |= {"PO_FUZZY", "PO_LINE", "TOKEN"}
+MATCHED |= {"CELL", "MEMBERS", "PO_FUZZY", "PO_LINE", "TOKEN"}
 ROOMS = ("nmt.config", "nmt.corpus", "nmt.documents", "nmt.text", "nmt.translate")  # which read text
 
 

@@ -31,7 +31,7 @@ from nmt.run.checkpoint import (
     save_checkpoint,
     weights_of,
 )
-from nmt.run.header import FORMAT_VERSION, MAX_HEADER_BYTES, MAX_TENSORS, read_header
+from nmt.run.header import FORMAT_VERSION, read_header
 from nmt.text.tokenizer import Tokenizers
 from nmt.text.tokenizer_training import train_tokenizer
 
@@ -60,7 +60,7 @@ def config_of(**changes: Any) -> Config:
 
 @pytest.fixture(scope="module")
 def tokenizers() -> Tokenizers:
-    model = train_tokenizer(LINES, config_of().tokenizer).model
+    model = train_tokenizer(LINES, config_of().tokenizer)
     return Tokenizers.from_models(model, model, nfkc_source=True)
 
 
@@ -243,7 +243,7 @@ def test_the_tokenizer_of_both_sides_is_saved_once(written: Path, tokenizers: To
 
 @pytest.fixture(scope="module")
 def two_tokenizers(tokenizers: Tokenizers) -> Tokenizers:
-    other = train_tokenizer(LINES[2:], config_of().tokenizer).model
+    other = train_tokenizer(LINES[2:], config_of().tokenizer)
     return Tokenizers.from_models(tokenizers.source.model, other, nfkc_source=False)
 
 
@@ -311,8 +311,6 @@ def test_a_flipped_bit_is_detected_where_only_the_weights_are_read(
     assert str(error) == f"{scratch}: damaged: its tensors are not those that were written"
 
 
-# Tensors without elements cost nothing but their entries in the header.
-NO_TENSORS = dict.fromkeys(map(str, range(MAX_TENSORS)), torch.zeros(0))
 ONE_TENSOR = {"x": torch.zeros(2)}
 
 
@@ -320,8 +318,7 @@ FOREIGN_FILES = {
     "empty": b"",
     "YAML": b"run: r\ndata: {}\n",
     "pickle": pickle.dumps({"weights": [1.0]}),
-    "long header": (MAX_HEADER_BYTES + 1).to_bytes(8, "little") + b"{",
-    "many tensors": safetensors.torch.save(NO_TENSORS),
+    "long header": (10**9).to_bytes(8, "little") + b"{",
 }
 
 

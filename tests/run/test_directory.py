@@ -31,7 +31,7 @@ def config_of(*, joint: bool = True, nfkc: bool = False) -> Config:
 @pytest.fixture(scope="module")
 def models() -> list[bytes]:
     settings = config_of().tokenizer
-    return [train_tokenizer(lines, settings).model for lines in (LINES, LINES[1:])]
+    return [train_tokenizer(lines, settings) for lines in (LINES, LINES[1:])]
 
 
 @pytest.fixture

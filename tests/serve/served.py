@@ -94,6 +94,15 @@ class Client:
         return self.post("/v1/explain", {"q": q, **fields})
 
 
+def form(name: str | None, content: bytes, **fields: str) -> tuple[bytes, dict[str, str]]:
+    """The body and the headers of a form with a file and other fields."""
+    parts = [f'name="{key}"\r\n\r\n{value}'.encode() for key, value in fields.items()]
+    if name is not None:
+        parts.append(f'name="file"; filename="{name}"\r\nContent-Type: text/html\r\n\r\n'.encode() + content)
+    body = b"".join(b"--limit\r\nContent-Disposition: form-data; " + part + b"\r\n" for part in parts)
+    return body + b"--limit--\r\n", {"Content-Type": "multipart/form-data; boundary=limit"}
+
+
 class Endless:
     """Work that ends only if it is stopped at one of its checks."""
 

@@ -1,12 +1,13 @@
 """LibreTranslate's endpoints for texts; test_documents.py has those for documents."""
 
 import re
+from urllib.parse import urlencode
 
 import pytest
 from conftest import SOURCE, TARGET
 from libretranslatepy import LibreTranslateAPI  # type: ignore[import-untyped]
 from models import small_translator
-from served import FORM, Client, served
+from served import FORM, PAIR, Client, form, served
 
 from nmt.translate.translator import Translator
 
@@ -21,16 +22,27 @@ def test_a_form_may_have_utf_8_without_escapes(client: Client) -> None:
     assert client.send("POST", "/translate", form, FORM).json == {"translatedText": TARGET[0]}
 
 
+def test_fields_may_be_in_the_query_string(client: Client) -> None:
+    path = "/translate?" + urlencode({"q": SOURCE[0], **PAIR})
+    assert client.send("POST", path).json == {"translatedText": TARGET[0]}
+
+
+def test_fields_may_be_parts(client: Client) -> None:
+    body, headers = form(None, b"", q=SOURCE[0], **PAIR)
+    assert client.send("POST", "/translate", body, headers).json == {"translatedText": TARGET[0]}
+
+
 def test_languages_are_listed_with_their_targets(client: Client) -> None:
     chinese, english = LibreTranslateAPI(client.url).languages()
-    assert chinese == {"code": "zh", "name": "Chinese", "targets": ["en"]}
-    assert english == {"code": "en", "name": "English", "targets": []}
+    assert chinese == {"code": "zh", "name": "Chinese", "targets": ["en", "zh"]}
+    assert english == {"code": "en", "name": "English", "targets": ["en"]}
 
 
 def test_a_model_that_names_no_languages() -> None:
     with served(small_translator(train={"source": "a", "target": "b"})) as client:
         assert client.get("/languages").json == [{"code": "und", "name": "Unknown language", "targets": ["und"]}]
         assert client.v1("a cat").status == 200
+        assert client.text("a cat sleeps", source="und", target="und") != "a cat sleeps"
 
 
 def test_a_list_is_answered_with_lists(client: Client) -> None:
@@ -47,9 +59,13 @@ def test_a_text_is_answered_with_texts(client: Client) -> None:
     assert of_text == {"translatedText": TARGET[0], "alternatives": of_list["alternatives"][0]}
 
 
-@pytest.mark.parametrize("q", ["", []])
-def test_nothing_is_translated_to_nothing(client: Client, q: str | list[str]) -> None:
-    assert client.text(q, alternatives=2) == q
+def test_a_text_in_the_target_language_stays(client: Client) -> None:
+    assert client.text(TARGET, source="en") == TARGET
+
+
+def test_spaces_at_both_ends_stay(client: Client) -> None:
+    result = client.text(f" \t{SOURCE[0]}  \n \n{SOURCE[1]}\n")
+    assert result == f" \t{TARGET[0]}  \n \n{TARGET[1]}\n"
 
 
 def test_confidences_are_answered_on_request(client: Client) -> None:
@@ -86,7 +102,8 @@ def test_alternatives_of_html_have_its_tags(client: Client) -> None:
     answer = client.translate(tagged, format="html", alternatives=2).json
     texts = [answer["translatedText"], *answer["alternatives"]]
     # Each has the tag once, around something.
-    assert re.sub("</?i>", "", texts[0]) == TARGET[3]
+    result = re.sub("</?i>", "", texts[0])
+    assert result == TARGET[3]
     assert len(set(texts)) == 3
     assert all(re.fullmatch("[^<]*<i>[^<]*</i>[^<]*", text) for text in texts)
 

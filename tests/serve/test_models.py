@@ -69,9 +69,12 @@ class Live:
 
     def check(self) -> None:
         """The translation, a stream and an explanation are those of the five pairs."""
-        assert self.client.text(SOURCE[0]) == TARGET[0]
-        assert best_text(self.client.stream(SOURCE[0])[-1].data["translations"][0]) == TARGET[0]
-        assert best_text(self.client.explain(SOURCE[0]).json) == TARGET[0]
+        result = self.client.text(SOURCE[0])
+        assert result == TARGET[0]
+        result = best_text(self.client.stream(SOURCE[0])[-1].data["translations"][0])
+        assert result == TARGET[0]
+        result = best_text(self.client.explain(SOURCE[0]).json)
+        assert result == TARGET[0]
 
 
 def step_of(client: Client) -> Any:
@@ -248,10 +251,12 @@ def with_keys(run: Path, tmp_path: Path) -> Iterator[WithKeys]:
 
 
 def test_keys_are_read_again(with_keys: WithKeys) -> None:
-    assert with_keys.statuses("old", "kept", "new") == [200, 200, 403]
+    result = with_keys.statuses("old", "kept", "new")
+    assert result == [200, 200, 403]
     with_keys.file.write_text("kept\nnew\n")
     with_keys.live.reload()
-    assert with_keys.statuses("old", "kept", "new") == [403, 200, 200]
+    result = with_keys.statuses("old", "kept", "new")
+    assert result == [403, 200, 200]
 
 
 def test_without_valid_keys_the_old_ones_stay(with_keys: WithKeys, caplog: pytest.LogCaptureFixture) -> None:
@@ -263,7 +268,8 @@ def test_without_valid_keys_the_old_ones_stay(with_keys: WithKeys, caplog: pytes
     assert no_keys == f"{with_keys.file} has no keys; the keys stay as they were"
     assert no_file.startswith("cannot read")
     assert no_file.endswith("; the keys stay as they were")
-    assert with_keys.statuses("old", "kept", "new") == [200, 200, 403]
+    result = with_keys.statuses("old", "kept", "new")
+    assert result == [200, 200, 403]
 
 
 KEYS = [  # the content of a file, and its keys

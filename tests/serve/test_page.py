@@ -191,7 +191,7 @@ def test_the_full_explanation_opens(browser: Any, client: Client) -> None:
 def test_errors_are_told(browser: Any, five_run: FiveRun) -> None:
     with (
         served(load(five_run.run, device="cpu"), keys=["secret", "ключ"]) as client,
-        opened(browser, client, ignored="403") as page,  # Chromium logs refused requests
+        opened(browser, client, ignored="400") as page,  # Chromium logs refused requests
     ):
         page.fill("#text", SOURCE[0])
         wait_for(page, "#status", "the API key is missing or wrong")

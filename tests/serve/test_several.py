@@ -30,7 +30,7 @@ def client(directions: list[Translator]) -> Iterator[Client]:
 
 def test_the_directions_of_a_model_are_listed(client: Client) -> None:
     targets = {known["code"]: known["targets"] for known in client.get("/languages").json}
-    assert targets == {"zh": ["en"], "en": ["zh"]}
+    assert targets == {"zh": ["en", "zh"], "en": ["en", "zh"]}
     models = client.get("/v1/models").json["models"]
     assert [(model["source"], model["target"]) for model in models] == [("zh", "en"), ("en", "zh")]
 
@@ -41,7 +41,8 @@ def test_a_direction_is_picked_by_its_languages(
 ) -> None:
     # What looks like a tag of the language is text.
     texts = ["the dog", ">>zh<<"]
-    assert client.text(texts, source=source, target=target) == directions[index].translate(texts)
+    result = client.text(texts, source=source, target=target)
+    assert result == directions[index].translate(texts)
 
 
 def test_without_a_direction_the_others_are_named(client: Client) -> None:
@@ -70,13 +71,14 @@ def into_english(directions: list[Translator]) -> Iterator[Client]:
         yield client
 
 
-@pytest.mark.parametrize(("q", "source"), [("狗今天跑。", "zh"), (["Der Hund rennt.", "Eine Katze"], "de")])
-def test_auto_is_the_language_of_the_text_if_several_fit(into_english: Client, q: str | list[str], source: str) -> None:
+@pytest.mark.parametrize(("q", "source"), [(["狗今天跑。"], "zh"), (["Der Hund rennt.", "Eine Katze"], "de")])
+def test_auto_is_the_language_of_the_texts_if_several_fit(into_english: Client, q: list[str], source: str) -> None:
     with mock.patch("nmt.serve.served_models.probabilities", wraps=language.probabilities) as identified:
         detected = into_english.translate(q, source="auto").json["detectedLanguage"]
     identified.assert_called_once()
-    assert detected["language"] == source
-    assert detected["confidence"] > 80
+    assert detected == len(q) * detected[:1]
+    assert detected[0]["language"] == source
+    assert detected[0]["confidence"] > 80
 
 
 def test_a_source_is_picked_by_its_code(into_english: Client) -> None:

@@ -10,9 +10,9 @@ from unittest import mock
 
 import pytest
 from conftest import PATIENCE_S, SOURCE, TARGET, wait_until
-from served import PAIR, Client, Endless, served
+from served import PAIR, Client, Endless, form, served
 from test_batcher import Held, run
-from test_documents import form, packed, upload
+from test_documents import packed, upload
 
 from nmt.documents.markup import between_segments
 from nmt.serve import turns
@@ -80,7 +80,8 @@ def test_a_request_is_answered_while_tags_are_placed(client: Client, before_scor
     document = threading.Thread(target=upload, args=(client, "a.docx", word_file(40)))
     document.start()
     assert aligning.wait(PATIENCE_S)
-    assert client.text(SOURCE[0]) == TARGET[0]
+    result = client.text(SOURCE[0])
+    assert result == TARGET[0]
     answered.set()
     document.join(PATIENCE_S)
     assert waited
@@ -123,7 +124,8 @@ def test_a_document_is_the_same_in_parts(translator: Translator, before_score: S
     calls = before_score(lambda: None)
     whole = translated(translator, ".docx", content)
     assert len(calls) == 1
-    assert translated(in_parts(translator, lambda: None), ".docx", content) == whole
+    result = translated(in_parts(translator, lambda: None), ".docx", content)
+    assert result == whole
     _, *parts = calls
     assert len(parts) > 1
     assert max(parts) <= turns.LEAST_ITEMS
@@ -131,7 +133,8 @@ def test_a_document_is_the_same_in_parts(translator: Translator, before_score: S
 
 def test_a_search_in_parts_finds_the_same_in_the_same_order(translator: Translator) -> None:
     lines = [*SOURCE, "", *reversed(SOURCE)]
-    assert in_parts(translator, lambda: None).translate(lines) == translator.translate(lines)
+    result = in_parts(translator, lambda: None).translate(lines)
+    assert result == translator.translate(lines)
 
 
 @pytest.mark.parametrize(

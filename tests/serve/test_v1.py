@@ -164,4 +164,5 @@ def test_an_export_has_no_steps_to_show(exported: Client) -> None:
 def test_an_export_draws_no_samples(exported: Client) -> None:
     error = "CTranslate2 has no sampling with a seed for each line"
     assert exported.v1("a", sample=True).error == error
-    assert exported.stream("a", sample=True) == [("error", {"error": error})]
+    result = exported.stream("a", sample=True)
+    assert result == [("error", {"error": error})]

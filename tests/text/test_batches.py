@@ -217,7 +217,7 @@ MakeData = Callable[..., TrainingData]
 @pytest.fixture(scope="module")
 def tokenizers() -> Tokenizers:
     settings = TokenizerSettings(vocab_size=330)
-    model = train_tokenizer(SOURCE + TARGET, settings).model
+    model = train_tokenizer(SOURCE + TARGET, settings)
     return Tokenizers.from_models(model, model, nfkc_source=False)
 
 

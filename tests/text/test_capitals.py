@@ -34,7 +34,7 @@ PLAIN = ["the red dog runs.", "a cat sleeps here!", "where is the small house?"]
 
 def tokenizer_of(lines: list[str]) -> Tokenizer:
     settings = TokenizerSettings(type="bpe", vocab_size=150, byte_fallback=False)
-    return Tokenizer(train_tokenizer(lines * 50, settings).model)
+    return Tokenizer(train_tokenizer(lines * 50, settings))
 
 
 @functools.cache
@@ -86,7 +86,7 @@ def test_no_line_of_a_corpus_is_a_headline() -> None:
     all_lines = iter_lines([DATA / "train.en"])
     lines = list(islice(all_lines, 4000))
     settings = TokenizerSettings(vocab_size=1000)
-    tokenizer = Tokenizer(train_tokenizer(lines, settings).model)
+    tokenizer = Tokenizer(train_tokenizer(lines, settings))
     n_headlines = n_found = 0
     for line in lines:
         assert in_sentence_case(line, tokenizer) == (line, str)

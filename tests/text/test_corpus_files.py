@@ -53,5 +53,5 @@ def test_pairs_are_read_back_with_their_line_numbers(tmp_path: Path) -> None:
 def test_only_kept_pairs_are_left(tmp_path: Path) -> None:
     write_pairs(tmp_path, PAIRS)
     is_kept = np.array([True, False, True])
-    corpus_files.keep([tmp_path / "lines"], is_kept)
+    corpus_files.keep(tmp_path / "lines", is_kept)
     assert list(Pairs(tmp_path)) == [CHINESE, ODD]

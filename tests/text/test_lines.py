@@ -217,5 +217,5 @@ def test_n_lines_left_counts_without_reading_on(tmp_path: Path, content: bytes) 
     file = write(tmp_path / "text", b"first\n" + content)
     with module.open_bytes(file) as stream:
         stream.readline()
-        assert module.n_lines_left(stream) == N_LINES[content]
+        assert module.n_lines_left(stream, str(file)) == N_LINES[content]
         assert stream.read() == content

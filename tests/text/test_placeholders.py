@@ -4,6 +4,7 @@ import re
 import time
 
 import pytest
+import regex
 from conftest import rows_of
 from hypothesis import given
 from hypothesis import strategies as st
@@ -33,6 +34,7 @@ bei ⟪https://a.de/b?x=1⟫, ⟪a.b@c.de⟫.
 ราคา⟪๗๕๐⟫บาท⟪{n}⟫ครั้ง ལོ་⟪༢༠༡༢⟫་ལ་⟪%s⟫ ទិញ⟪៥⟫គ្រាប់ 駅まで⟪12⟫分
 गाँव ⟪{n}⟫ में ⟪४२⟫ घर, בעוד ⟪{n}⟫ ימים
 ⟪12:30⟫ ⟪1.000,5⟫ am ⟪3⟫. Mai ⟪5-6⟫
+⟪2½⟫ Stunden, ⟪10⁹⟫ oder n%⟪100⟫, ⟪%10⟫
 A4 v1.2 3.5x 1970s 1st x_1
 gut ⟪😀⟫, ⟪👩\u200d👧⟫ ⟪🇩🇪⟫ ⟪1\ufe0f\u20e3⟫
 ⟪{a}%s⟫ ⟪{b}😀⟫ ⟪⟦1⟧⟫
@@ -180,7 +182,12 @@ def test_a_number_within_a_placeholder_that_was_taken_out_is_no_mark() -> None:
     assert result == ("1 is 1", [0])
 
 
-MASKED = {"{a} {b} Hund {c}.": "Hund.", "Ein {a} {b} Hund mit 3 ({c}) 😀": "Ein Hund mit 3 ()", "{a}: 3": ""}
+MASKED = {
+    "{a} {b} Hund {c}.": "Hund.",
+    "Ein {a} {b} Hund mit 3 ({c}) 😀": "Ein Hund mit 3",
+    "{a}: 3": "",
+    "Werte: {a}, {b} / %s und „{c}“, 3, 5": "Werte: und, 3, 5",
+}
 
 
 @pytest.mark.parametrize("text", MASKED)
@@ -191,6 +198,17 @@ def test_without_symbols_all_but_numbers_are_taken_out(text: str) -> None:
 def test_of_many_spans_numbers_stay_in_the_text() -> None:
     mask = Masked.of("1 {a} 2 {b} 3 {c} 4 {d} 5 {e} 6 {f} Hunde", SPAN_ONLY, SYMBOLS)
     assert mask.text == "1 ⟦1⟧ 2 ⟦2⟧ 3 ⟦3⟧ 4 ⟦4⟧ 5 ⟦5⟧ 6 ⟦6⟧ Hunde"
+
+
+def test_of_more_spans_than_symbols_those_of_a_list_are_one() -> None:
+    mask = Masked.of("Hund: {a}, {b}, {c} oder ({d})", SPAN_ONLY, SYMBOLS[:2])
+    assert [kept.original for kept in mask.kept] == ["{a}, {b}, {c}", "({d})"]
+    assert mask.text == "Hund: ⟦1⟧ oder ⟦2⟧"
+
+
+def test_words_stay_apart_where_a_character_between_them_is_taken_out() -> None:
+    icon = regex.compile("\ue000|\u00ad")
+    assert Masked.of("ein\ue000Hund, Dampf\u00adschiff", [icon], []).text == "ein Hund, Dampfschiff"
 
 
 def test_a_number_that_the_model_does_not_know_is_taken_out() -> None:

@@ -77,6 +77,7 @@ a.b! c.D e?f
 கே. வரதராஜன் வந்தார்
 She lives at 10 p.m. Paris time
 1. היא ישנה
+快‼️跑 ‼️
 """
 
 

@@ -33,7 +33,7 @@ LINES = [
 
 def trained(lines: list[str] = LINES, *, nfkc: bool = False, **settings: Any) -> Tokenizer:
     changed = TokenizerSettings.model_validate({"vocab_size": 320, **settings})
-    return Tokenizer(train_tokenizer(lines, changed).model, nfkc=nfkc)
+    return Tokenizer(train_tokenizer(lines, changed), nfkc=nfkc)
 
 
 @pytest.fixture(scope="module")

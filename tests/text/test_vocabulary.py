@@ -20,7 +20,7 @@ LINES = ["the cat sat on the mat", "ein Hund läuft durch den Park"] * 4
 @pytest.fixture(scope="module")
 def model() -> bytes:
     settings = TokenizerSettings(vocab_size=60, byte_fallback=False)
-    return train_tokenizer(LINES, settings).model
+    return train_tokenizer(LINES, settings)
 
 
 # More than 128 pieces, so that the length of the vocabulary takes two bytes.

@@ -57,7 +57,8 @@ def test_a_model_file_that_was_deleted_is_written_again(
     # No validation is in the history twice.
     history = trainer_of(more).progress.history
     steps = [figures["step"] for figures in history]
-    assert len(set(steps)) == len(steps)
+    result = len(set(steps))
+    assert result == len(steps)
 
 
 @pytest.mark.parametrize(("batch_tokens", "accumulate"), [(450, 1), (300, 2)])

@@ -93,7 +93,8 @@ def test_the_rate_is_the_share_of_replaced_words(many: Batch, rate: float) -> No
     # Some predictions are the true token.
     n_replaced = (some != many.tgt_in).sum()
     share = n_replaced / (every != many.tgt_in).sum()
-    assert float(share) == pytest.approx(rate, abs=0.03)
+    result = float(share)
+    assert result == pytest.approx(rate, abs=0.03)
 
 
 def test_another_seed_replaces_other_words(many: Batch) -> None:
@@ -106,7 +107,8 @@ def test_bf16_has_the_gradient_of_the_same_words_read_by_teacher_forcing() -> No
     """The second pass must not use weights that the first pass has cast to bf16 without a gradient."""
     model = predicting().float()
     found = gradients(model, [ALL], 1.0, bf16=True)
-    assert len(found) == len(list(model.parameters()))
+    result = len(found)
+    assert result == len(list(model.parameters()))
     with torch.autocast("cpu", torch.bfloat16):
         tgt_in = decoder_input(model, ALL, 1.0, seed=1)
     assert not torch.equal(tgt_in, ALL.tgt_in)

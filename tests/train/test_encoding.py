@@ -88,7 +88,7 @@ def test_with_nfkc_the_tokenizer_learns_normalized_sources(joint: bool) -> None:
 @pytest.fixture(scope="module")
 def characters() -> Tokenizers:
     """One piece per character, and one for the beginning of a text."""
-    model = train_tokenizer(["abc"], TokenizerSettings(type="char")).model
+    model = train_tokenizer(["abc"], TokenizerSettings(type="char"))
     return Tokenizers.from_models(model, model, nfkc_source=False)
 
 
@@ -129,7 +129,8 @@ def test_the_ids_are_those_of_the_kept_pairs(characters: Tokenizers, caplog: pyt
 
 
 def test_where_all_pairs_are_kept_nothing_is_told(characters: Tokenizers, caplog: pytest.LogCaptureFixture) -> None:
-    assert kept_lines(config_of(), of_lengths((1, 1)), characters) == [1]
+    result = kept_lines(config_of(), of_lengths((1, 1)), characters)
+    assert result == [1]
     assert caplog.messages == []
 
 

@@ -100,4 +100,5 @@ def parameters_of(optimizer: torch.optim.Optimizer) -> set[Tensor]:
 def test_adamw_alone_has_all_parameters() -> None:
     model = fresh()
     (adamw,) = make_optimizers(model, TrainSettings(optimizer="adamw"))
-    assert parameters_of(adamw) == set(model.parameters())
+    result = parameters_of(adamw)
+    assert result == set(model.parameters())

@@ -55,9 +55,8 @@ def corpus_size(n_pairs: int) -> CorpusSize:
     return CorpusSize(n_pairs, n_words=10 * n_pairs, n_characters=80)
 
 
-def facts_of(n_pairs: int, letter_overlap: float) -> Facts:
-    n_words = 10 * n_pairs
-    return Facts(n_pairs, 100, 100, 0, 0, n_words=n_words, n_characters=80, letter_overlap=letter_overlap)
+def facts_of(n_pairs: int) -> Facts:
+    return Facts(n_pairs, 100, 100, 0, 0, n_words=10 * n_pairs, n_characters=80)
 
 
 def seconds(plan: Plan) -> tuple[float, int]:
@@ -66,10 +65,11 @@ def seconds(plan: Plan) -> tuple[float, int]:
     return n_weights / 1000, 10**9
 
 
-def init_config(facts: Facts, minutes: float | None = None, root: str = "") -> Config:
+def init_config(n_pairs: int, languages: tuple[str, str], minutes: float | None = None, root: str = "") -> Config:
     """Return the config that `nmt init` writes."""
-    plan = fit_machine(size_of(facts), minutes, seconds)
-    text = config_text(plan, facts, "runs/x", root, ("de", "en"))
+    facts = facts_of(n_pairs)
+    plan = fit_machine(size_of(facts, languages), minutes, seconds)
+    text = config_text(plan, facts, "runs/x", root, languages)
     assert "so that each piece is frequent enough" in text
     return check_config(yaml.safe_load(text), {}, "test")
 
@@ -77,7 +77,7 @@ def init_config(facts: Facts, minutes: float | None = None, root: str = "") -> C
 @pytest.mark.parametrize("n_pairs", [1, 499, 500, 18_000, 10_000_000])
 @pytest.mark.parametrize("joint", [True, False])
 def test_what_is_left_open_is_what_init_chooses(n_pairs: int, joint: bool) -> None:
-    expected = init_config(facts_of(n_pairs, letter_overlap=float(joint)))
+    expected = init_config(n_pairs, ("de" if joint else "zh", "en"))
     tied = {"tied_embeddings": expected.model.tied_embeddings}
     config = config_of(tokenizer={"joint": joint}, model=tied)
     fitted = fit_sizes(config, corpus_size(n_pairs))
@@ -114,7 +114,8 @@ def test_what_was_set_stays_whatever_the_corpus(keys: set[str], n_pairs: int) ->
     # All others are as they would be without these.
     without = fit_sizes(config_of(), corpus_size(n_pairs))
     was_set = {key: str(FITTED[key]) for key in keys}
-    assert fitted_values(fitted) == fitted_values(without) | was_set
+    result = fitted_values(fitted)
+    assert result == fitted_values(without) | was_set
     assert fitted.data == config.data
     assert fitted.decode == config.decode
 
@@ -208,16 +209,16 @@ PLACES = st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1, max
 
 
 @hypothesis_settings(max_examples=50)
-@given(st.integers(20, 10**8), st.floats(0, 1), MINUTES, PLACES)
-def test_the_config_of_init_is_valid(n_pairs: int, letter_overlap: float, minutes: float | None, root: str) -> None:
-    config = init_config(facts_of(n_pairs, letter_overlap), minutes, root)
+@given(st.integers(20, 10**8), st.sampled_from(["de", "zh"]), MINUTES, PLACES)
+def test_the_config_of_init_is_valid(n_pairs: int, source: str, minutes: float | None, root: str) -> None:
+    config = init_config(n_pairs, (source, "en"), minutes, root)
     assert config.data.root == root
     assert config.train.max_minutes == minutes
 
 
 def test_two_scripts_get_a_vocabulary_each() -> None:
-    joint = size_of(facts_of(18_000, letter_overlap=0.9))
-    separate = size_of(facts_of(18_000, letter_overlap=0.1))
+    joint = size_of(facts_of(18_000), ("cs", "en"))
+    separate = size_of(facts_of(18_000), ("uk", "en"))
     assert joint.joint
     assert not separate.joint
     both = fit_machine(joint, None, seconds)
@@ -294,7 +295,8 @@ def test_of_fewer_pairs_each_one_counts() -> None:
 
 
 def test_a_limit_that_was_set_is_not_fitted() -> None:
-    assert longest(limit_of((1, 100), max_length_a=0.0, max_length_b=7), 50) == 6
+    result = longest(limit_of((1, 100), max_length_a=0.0, max_length_b=7), 50)
+    assert result == 6
 
 
 def test_the_part_of_a_limit_that_was_not_set_is_fitted() -> None:

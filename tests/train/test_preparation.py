@@ -380,8 +380,8 @@ def test_each_symbol_is_a_piece(with_symbols: Config) -> None:
 
 
 def digests(pairs: list[Pair]) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
-    source = digests_of(pair.source.encode() for pair in pairs)
-    target = digests_of(pair.target.encode() for pair in pairs)
+    source = digests_of(pair.source for pair in pairs)
+    target = digests_of(pair.target for pair in pairs)
     return source, target
 
 

@@ -36,7 +36,8 @@ def test_every_pair_is_in_one_share(n_batches: int, n_replicas: int) -> None:
     shares = shares_of(batches_of_5(n_batches), n_replicas)
     lines = [part.lines for part in chain(*shares)]
     n_pairs = 5 * n_batches
-    assert sorted(chain(*lines)) == list(range(n_pairs))
+    result = sorted(chain(*lines))
+    assert result == list(range(n_pairs))
     # Equally many batches, because ranks wait for each other.
     n_parts = {len(share) for share in shares}
     assert len(n_parts) == 1
@@ -84,7 +85,8 @@ def test_processes_have_the_weights_of_one_also_after_weights_were_loaded(
     expected = losses(1)
     assert expected[3] < 0.9 * expected[0]
     assert expected[4] == expected[0]
-    assert losses(2) == pytest.approx(expected, rel=1e-4)
+    result = losses(2)
+    assert result == pytest.approx(expected, rel=1e-4)
 
 
 def fails_in(model: nn.Module, number: int) -> Tensor:

@@ -20,7 +20,8 @@ def test_the_inverse_square_root() -> None:
 
 
 def test_a_constant_rate() -> None:
-    assert rates("constant", 50, 4000) == pytest.approx([0.5, 1.0])
+    result = rates("constant", 50, 4000)
+    assert result == pytest.approx([0.5, 1.0])
 
 
 def test_noam_is_scaled_by_width_and_warmup() -> None:
@@ -42,5 +43,6 @@ def test_cool_down_falls_to_zero_over_the_last_part(progress: float, rate: float
 @pytest.mark.parametrize(("progress", "rate"), [(0.0, 0.0), (0.25, 0.2), (1.0, 0.8)])
 def test_the_prediction_rate_rises_linearly_in_scheduled_sampling(progress: float, rate: float) -> None:
     settings = TrainSettings(decoder_input="scheduled_sampling", sampling_rate=0.8)
-    assert prediction_rate(settings, progress) == pytest.approx(rate)
+    result = prediction_rate(settings, progress)
+    assert result == pytest.approx(rate)
     assert prediction_rate(TrainSettings(sampling_rate=0.8), progress) == 0.0

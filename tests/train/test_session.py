@@ -103,7 +103,8 @@ def test_another_dev_set_is_refused(corpus: Path, before: str | None, after: str
     trained = final_hash(config)
     with pytest.raises(DataError) as caught:
         run_training(with_dev(after, 14))
-    assert str(caught.value) == f"the files of dev.source, dev.target are not those that {config.run} was begun with"
+    result = str(caught.value)
+    assert result == f"the files of dev.source, dev.target are not those that {config.run} was begun with"
     assert "--fresh" in caught.value.hint
     # Nothing has changed, and with the old set it goes on.
     assert final_hash(config) == trained
@@ -125,7 +126,8 @@ def test_a_run_without_its_checkpoints_is_not_begun_over(corpus: Path, has_model
     assert file_bytes(Path(config.run)) == before
     # With --fresh, it is moved aside.
     assert run_training(config, fresh=True).step == 12
-    assert file_bytes(Path(f"{config.run}.1")) == before
+    result = file_bytes(Path(f"{config.run}.1"))
+    assert result == before
 
 
 def test_the_tokenizer_of_a_training_is_not_replaced(corpus: Path) -> None:
@@ -362,7 +364,8 @@ def test_rare_characters_that_have_no_piece_are_learned_in_bytes(corpus: Path) -
     source = session.prepare(config_of(corpus, tokenizer=tokenizer)).tokenizers.source
     assert source.learned
     text = (corpus / "train.zh").read_text(encoding="utf-8")
-    assert source.unknown(text.replace("\n", "")) == set()
+    result = source.unknown(text.replace("\n", ""))
+    assert result == set()
     assert source.unknown("犬") == {"犬"}
 
 

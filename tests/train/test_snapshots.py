@@ -76,7 +76,8 @@ def test_a_killed_run_has_the_same_ones(corpus: Path, monkeypatch: pytest.Monkey
     run.snapshot_file(last_step).write_bytes(b"of another time")
     run_training(config)
     assert hashes(config) == hashes(whole)
-    assert steps_of(config, "loss") == list(range(1, 21))
+    result = steps_of(config, "loss")
+    assert result == list(range(1, 21))
 
 
 @pytest.mark.parametrize("limit", [{"train__max_epochs": 2}, {"train__patience": 1, "train__max_steps": 1000}], ids=str)
@@ -91,7 +92,8 @@ def test_a_raised_budget_adds_some(corpus: Path) -> None:
     run_training(config_of(corpus, **SETTINGS))
     config = config_of(corpus, **{**SETTINGS, "train__max_steps": 50})
     run_training(config)
-    assert list(hashes(config)) == [*STEPS, 21, 23, 50]
+    result = list(hashes(config))
+    assert result == [*STEPS, 21, 23, 50]
 
 
 def test_a_full_disk_costs_one(corpus: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
@@ -103,7 +105,8 @@ def test_a_full_disk_costs_one(corpus: Path, monkeypatch: pytest.MonkeyPatch, ca
     monkeypatch.setattr("nmt.train.checkpointer.save_checkpoint", failing)
     config = config_of(corpus, **SETTINGS)
     assert run_training(config).step == 20
-    assert list(hashes(config)) == [1, 2, 10, 20]
+    result = list(hashes(config))
+    assert result == [1, 2, 10, 20]
     assert "goes on without this snapshot" in caplog.text
 
 

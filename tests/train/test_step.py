@@ -33,7 +33,8 @@ def test_the_norm_of_a_large_gradient_is_exact() -> None:
     vector = torch.randn(7, generator=generator)
     elements = torch.cat([matrix.flatten(), vector])
     exact = elements.double().norm().item()
-    assert norm_of([matrix, vector]).item() == pytest.approx(exact, rel=1e-6)
+    result = norm_of([matrix, vector]).item()
+    assert result == pytest.approx(exact, rel=1e-6)
 
 
 def test_figures_are_means_over_tokens() -> None:

@@ -52,7 +52,8 @@ def test_all_checkpoints_but_the_newest_are_deleted(run: RunDirectory) -> None:
 def test_a_pruned_run_goes_on_like_the_whole_one(whole: Config, run: RunDirectory, tmp_path: Path) -> None:
     copy = Path(shutil.copytree(run.path, tmp_path / "copy"))
     prune(run.path)
-    assert resumed(whole, run.path) == resumed(whole, copy)
+    result = resumed(whole, run.path)
+    assert result == resumed(whole, copy)
 
 
 def test_a_damaged_checkpoint_is_deleted_and_an_older_one_kept(run: RunDirectory) -> None:

@@ -1,7 +1,8 @@
 """Print the error rate of `nmt align`: python tests/translate/measure_alignments.py RUN GOLD.tsv
 
 A line of a gold file has source words, target words and links, separated by TABs; s-t is a sure link, s?t a
-possible link.
+possible link. The pairs of `de-en-tatoeba.tsv` are from Tatoeba (CC BY 2.0 FR); the others were written for this
+project.
 """
 
 import re

@@ -17,7 +17,7 @@ from random import Random
 from typing import NamedTuple
 
 from nmt.corpus import alignment
-from nmt.evaluate import bleu_tokenizer, score
+from nmt.evaluate import choose_settings, score
 from nmt.text.glossary import find_terms
 from nmt.text.lines import iter_pairs
 from nmt.text.spans import Span
@@ -120,8 +120,8 @@ def replaced(model: Translator, source: list[str], plain: list[str], glossary: G
 
 
 def bleu_of(translator: Translator, translations: list[str], references: list[str]) -> float:
-    tokenize = bleu_tokenizer(translator.target_language)
-    scores = score(translations, [references], tokenize=tokenize, metrics=("bleu",))
+    settings = choose_settings(translator.target_language, [references])
+    scores = score(translations, [references], ("bleu",), settings)
     return scores[0].value
 
 

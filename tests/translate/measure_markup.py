@@ -3,8 +3,8 @@
     python tests/translate/measure_markup.py RUN tests/translate/alignments/de-en.tsv [LANGUAGES [ENGINE]]
 
 Every one to four words of a source that have a sure link are an element. The figure is the mean F1 of the target words
-between its tags, against those with sure links to its words; then that of tags at the same share of the sentence, and
-that of tags around the same words.
+between its tags, against those with sure links to its words; then that of tags at the same share of the sentence, that
+of tags around the same words, and that of the best places for one pair of tags.
 """
 
 import sys
@@ -82,6 +82,13 @@ def placed_words(tagged: TaggedWords) -> Words:
     return words
 
 
+def best_words(tagged: TaggedWords) -> Words:
+    """Return the adjacent target words with the best F1."""
+    edges = range(len(tagged.target_spans) + 1)
+    intervals = [set(range(start, end)) for start, end in combinations(edges, 2)]
+    return max(intervals, key=lambda words: f1_of(words, tagged.expected))
+
+
 def main(translator: Translator, gold: Path) -> None:
     all_tagged = tagged_words(translator, gold)
     align_words(translator.engine, translator.tokenizers, [tagged.pair for tagged in all_tagged])
@@ -90,6 +97,7 @@ def main(translator: Translator, gold: Path) -> None:
         "tags": placed_words,
         "share": lambda tagged: tagged.at_share,
         "same": lambda tagged: tagged.same,
+        "best": best_words,
     }
     for name, words_of in rules.items():
         f1 = [f1_of(words_of(tagged), tagged.expected) for tagged in all_tagged]

@@ -20,6 +20,9 @@ from nmt.model.base import AttentionWeights
 from nmt.text.words import WordText, bare_span, likeness
 from nmt.translate import align as aligning
 from nmt.translate.align import (
+    EVENNESS,
+    AttendedPair,
+    EncodedWords,
     Links,
     WordPair,
     align,
@@ -113,6 +116,19 @@ def test_of_two_words_with_equal_attention_the_one_beside_a_linked_word_has_the_
     weights = np.array([[0.5, 0, 0.5, 0], [0, 0, 0, 1]])  # (target words, source words)
     scores = word_scores(weights, np.eye(4), np.eye(2))
     assert scores[2, 0] > scores[0, 0]
+
+
+def test_large_weights_count_less() -> None:
+    scores = word_scores(np.array([[0.8, 0.2]]), np.eye(2), np.eye(1))
+    assert scores[0, 0] == pytest.approx(4**EVENNESS * scores[1, 0])
+
+
+def test_neighbors_do_not_link_a_target_word_to_a_group_that_it_does_not_depend_on() -> None:
+    side = EncodedWords([4, 5, 6], np.eye(3))
+    factors = np.ones((3, 3))
+    factors[1, 2] = 0
+    scores = AttendedPair(side, side, np.zeros((3, 3)), np.ones((3, 3))).scores_with(factors)
+    assert scores[1, 2] == 0 < scores[1, 1]
 
 
 def test_if_attention_is_unsure_a_target_word_is_linked_to_the_group_without_which_it_is_improbable(

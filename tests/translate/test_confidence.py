@@ -11,7 +11,7 @@ from nmt.translate import confidence
 from nmt.translate.confidence import (
     Calibration,
     Sample,
-    doubts,
+    find_doubts,
     repeated,
     samples_of,
     spans_of_pieces,
@@ -168,21 +168,29 @@ def line() -> Translation:
 
 
 def test_doubts_name_the_line_and_why(line: Translation, caplog: pytest.LogCaptureFixture) -> None:
-    reasons = doubts(TRANSLATOR, line, 1.0)
+    reasons = find_doubts(TRANSLATOR, line, 1.0, "a.txt: text")
     assert reasons[0].startswith("confidence 0.")
     assert reasons[1:] == [REPEATS]
-    assert caplog.messages == [f"line 7 is doubtful: {', '.join(reasons)}"]
+    expected = f"a.txt: text 7 is doubtful: {', '.join(reasons)}: the red dog runs -> the dog the dog"
+    assert caplog.messages == [expected]
+
+
+def test_a_text_is_as_doubtful_as_its_worst_sentence(line: Translation) -> None:
+    sure = Translation("a cat", [hypothesis("a cat")])
+    whole = Translation("", [], parts=[sure, line])
+    find_doubts(TRANSLATOR, whole, 0.0)
+    assert (sure.doubts, line.doubts, whole.doubts) == ([], [REPEATS], [REPEATS])
 
 
 def test_a_confident_line_may_still_be_doubtful(line: Translation) -> None:
-    assert doubts(TRANSLATOR, line, 0.0) == [REPEATS]
+    assert find_doubts(TRANSLATOR, line, 0.0) == [REPEATS]
 
 
 def test_what_the_source_repeats_is_no_doubt(line: Translation) -> None:
     line.source = "der Hund der Hund"
-    assert REPEATS not in doubts(TRANSLATOR, line, 0.0)
+    assert REPEATS not in find_doubts(TRANSLATOR, line, 0.0)
 
 
 def test_a_blank_line_has_nothing_to_doubt() -> None:
     blank = Translation("", [TextHypothesis([], [], 0.0, [], "")])
-    assert doubts(TRANSLATOR, blank, 1.0) == []
+    assert find_doubts(TRANSLATOR, blank, 1.0) == []

@@ -1,7 +1,6 @@
 """Every placeholder of a line is written once, whatever the model writes; where one goes that the model left out."""
 
 from collections.abc import Sequence
-from types import SimpleNamespace
 
 import pytest
 from hypothesis import given, settings
@@ -49,6 +48,9 @@ LEFT_OUT: list[tuple[Sequence[str], str, str, Links, str]] = [
     ([], "Hund [rennt] schnell", "fast runs dog.", [(0, 2), (1, 1), (2, 0)], "fast [runs] dog."),
     ([], "* Hund rennt. *", "a dog runs.", [(0, 1), (1, 2)], "* a dog runs. *"),
     ([], "Hund* rennt", "runs dog.", [(0, 1), (1, 0)], "runs dog*."),
+    ([], "Hund: {a} rennt", "runs dog:", [(0, 1), (1, 0)], "runs dog: {a}"),
+    ([], "Hund/{a} rennt", "runs dog/", [(0, 1), (1, 0)], "runs dog/{a}"),
+    ([], "Hund: {a} rennt", "runs, dog", [(0, 1), (1, 0)], "runs, dog {a}"),
 ]
 
 
@@ -67,6 +69,46 @@ def test_without_links_it_goes_to_the_end_with_a_warning(
     monkeypatch.setattr(placeholders, "align", lambda *_: [[]])
     assert restored("Hund {a} rennt", "Hund rennt 我。", []) == "Hund rennt 我{a}。"
     assert caplog.messages == ["line 7: the model left out {a}, which is put at the end"]
+
+
+# Symbols, a text, what the model writes, and the translation.
+TOUCHING: list[tuple[Sequence[str], str, str, str]] = [
+    ([], "{a}昨天", "Dog runs.", "{a} Dog runs."),
+    ([], "昨天{a}", "Dog runs", "Dog runs {a}"),
+    ([], "{a}: Hund", "Dog", "{a} Dog"),
+    ([], "Hund.{a}", "Dog.", "Dog.{a}"),
+    ([], "[Hund", "Dog", "[Dog"),
+    (SYMBOLS, "昨{a}天", "Dog⟦1⟧runs", "Dog {a} runs"),
+    (SYMBOLS, "Hund{a}er", "Dog⟦1⟧s", "Dog{a}s"),
+]
+
+
+@pytest.mark.parametrize(("symbols", "text", "written", "expected"), TOUCHING)
+def test_a_span_touches_words_as_in_the_source_if_its_script_has_spaces(
+    symbols: Sequence[str], text: str, written: str, expected: str
+) -> None:
+    assert restored(text, written, symbols) == expected
+
+
+def test_quotation_marks_go_with_the_span_that_is_taken_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(placeholders, "align", lambda *_: [[(0, 1), (1, 0)]])
+    assert restored("Hund „{a}“ rennt", "runs dog.", []) == "runs dog „{a}“."
+
+
+def test_directives_that_changed_places_are_put_back_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    assert restored("%s mag %d", "⟦2⟧ mag ⟦1⟧", SYMBOLS) == "%s mag %d"
+    assert caplog.messages == ["line 7: the directives changed places, which is undone; check the translation"]
+
+
+def test_directives_and_tags_that_the_model_invents_are_removed() -> None:
+    assert restored("Hund {a}", "%s dog <b>⟦1⟧ {x}.", SYMBOLS) == "dog {a}."
+
+
+def test_brackets_like_those_of_a_tag_are_text_of_a_model_without_tags() -> None:
+    step = Placeholders(TRAINED.engine, TRAINED.tokenizers, patterns_of([]), [], lambda _: set())
+    mask = step.masked(">>{a} Hund<< 3 {b}")
+    assert mask is not None
+    assert [kept.original for kept in mask.kept] == ["{a}", "3", "{b}"]
 
 
 # --- whatever the model writes ----------------------------------------------------------------------------
@@ -88,7 +130,7 @@ def test_each_span_is_written_once_whatever_the_model_writes(text: str, is_train
         for _request in requests:
             tokens = translator.tokenizers.target.encode(data.draw(WRITTEN))
             n_bests.append([Hypothesis([*tokens, EOS], [], 0.0)])
-        return SimpleNamespace(result=lambda: n_bests)
+        return lambda: n_bests
 
     translator.engine.start = start  # type: ignore[method-assign, assignment]
     (translation,) = translator.translate([text], protect_placeholders=True)
@@ -144,6 +186,21 @@ def test_an_unknown_sign_in_a_word_is_taken_out() -> None:
     mask = Masked.of("Donau\u00addampf und*oder", [], SYMBOLS, "\u00ad*")
     assert mask.text == "Donaudampf und oder"
     assert mask.marks == ["", ""]
+
+
+# A text, and the spans that are kept of it if the model cannot read %, $, < and >.
+UNKNOWN_SIGNS = {
+    "%{name} Hund": ["%{name}"],
+    "Hund <{a}> da": ["<{a}>"],
+    "Hund 5% da": ["5%"],
+    "Hund > {a}": [">", "{a}"],
+}
+
+
+@pytest.mark.parametrize("text", UNKNOWN_SIGNS)
+def test_unknown_signs_that_touch_a_placeholder_stay_with_it(text: str) -> None:
+    mask = Masked.of(text + " da", patterns_of([]), SYMBOLS, "%$<>Ж")
+    assert [kept.original for kept in mask.kept] == UNKNOWN_SIGNS[text]
 
 
 def test_a_long_text_is_masked_in_linear_time() -> None:

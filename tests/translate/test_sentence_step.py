@@ -83,7 +83,7 @@ def test_translations_of_the_same_rank_are_joined() -> None:
     assert second.text == "Eins. Deux."
     assert first.sentences == [(0, 3), (4, 9)]
     assert translation.source == LINE
-    assert translation.sentence_pairs == [(SENTENCES[0], "Un."), (SENTENCES[1], "Deux.")]
+    assert [(part.source, part.text) for part in translation.parts] == [(SENTENCES[0], "Un."), (SENTENCES[1], "Deux.")]
 
 
 # --- the doors --------------------------------------------------------------------------------------------

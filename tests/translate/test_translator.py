@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
@@ -14,10 +13,12 @@ from hypothesis import strategies as st
 from models import LINES, small_translator
 
 from nmt.decode.options import Hypothesis, SearchRequest
+from nmt.documents.html import HTML
 from nmt.errors import ConfigError, InputError, ModelError
 from nmt.text import EOS
 from nmt.text.lines import Pause, is_blank
 from nmt.translate.loading import load
+from nmt.translate.markup import MarkupTranslator
 from nmt.translate.options import TranslationOptions
 from nmt.translate.translator import Translator
 from nmt.translate.units import TextHypothesis, Translation, Unit, joined
@@ -237,7 +238,7 @@ def every_third_is_cut() -> Translator:
             is_cut = line % 3 == 0
             hypothesis = Hypothesis([EOS], [], 0.0, is_cut=is_cut)
             n_bests.append([hypothesis])
-        return SimpleNamespace(result=lambda: n_bests)
+        return lambda: n_bests
 
     translator.engine.start = start  # type: ignore[method-assign, assignment]
     return translator
@@ -285,3 +286,24 @@ def test_a_line_of_several_parts_is_cut_if_one_of_them_is(cut: tuple[bool, bool]
     n_bests = [[TextHypothesis([EOS], [], 0.0, [], "a", is_cut=is_cut)] for is_cut in cut]
     (hypothesis,) = joined(n_bests, TranslationOptions())
     assert hypothesis.is_cut is any(cut)
+
+
+# --- what documents keep ----------------------------------------------------------------------------------
+
+
+def translated_html(line: str) -> str:
+    (translation,) = MarkupTranslator(TRANSLATOR, HTML).translate_lines([line])
+    return translation.text
+
+
+@pytest.mark.parametrize("kept", ["https://a.de/b?c=d", "a.b@c.de", "{{ a | b }}"])
+def test_lines_with_markup_keep_addresses_and_templates(kept: str) -> None:
+    result = translated_html(f"Der <b>rote</b> Hund {kept} bellt.").count(kept)
+    assert result == 1
+    assert translated_html("Der Hund {a} bellt.").count("{a}") == 0
+
+
+def test_lines_without_markup_keep_addresses_by_an_option_only() -> None:
+    lines = ["Der Hund https://a.de/b bellt."]
+    assert "https://a.de/b" not in TRANSLATOR.translate(lines)[0]
+    assert "https://a.de/b" in TRANSLATOR.translate(lines, protect_placeholders=True)[0]

@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 
 from nmt.config import Config, ModelSettings
 from nmt.decode import Precision
-from nmt.decode.options import Engine, Hypothesis, NBest, SearchOptions, SearchRequest, WatchStep
+from nmt.decode.options import Engine, Hypothesis, NBest, RunningSearch, SearchOptions, SearchRequest, WatchStep
 from nmt.distributed import LAUNCH_VARIABLES, launched
 from nmt.errors import ConfigError, InputError, ModelError, os_errors_as
 from nmt.files import cached, hash_file, read_capped
@@ -85,9 +85,30 @@ class CTranslate2Engine:
         options: SearchOptions,
         *,
         batch_size: int,
-        watch: WatchStep | None = None,  # noqa: ARG002 - CTranslate2 shows no steps
-    ) -> "CTranslate2Search":
-        return CTranslate2Search(self, requests, options, batch_size)
+        watch: WatchStep | None,  # noqa: ARG002 - CTranslate2 shows no steps
+    ) -> RunningSearch:
+        """Start a search in CTranslate2's threads."""
+        limits = []
+        for request in requests:
+            length = len(request.tokens) + 1  # with EOS
+            limits.append(options.limit(length, len(request.prefix), self.max_length))
+        # Sort the requests by length limit, the largest first. The first limit of a batch is the limit of the batch.
+        order = sorted(range(len(requests)), key=lambda i: (-limits[i], -len(requests[i].tokens)))
+        fair_share = math.ceil(len(requests) / self.engine.num_translators)  # so that all threads get requests
+        size = max(1, min(batch_size, MAX_HYPOTHESES // options.beam, fair_share))
+        futures: dict[int, Any] = {}  # index of a request -> future
+        for first in range(0, len(requests), size):
+            batch = order[first : first + size]
+            batch_futures = self.search_batch([requests[i] for i in batch], options, limits[batch[0]])
+            futures |= zip(batch, batch_futures, strict=True)
+
+        def result() -> list[NBest]:
+            n_bests = []
+            for i, request in enumerate(requests):
+                n_bests.append(self.hypotheses(futures[i].result(), request.tokens, limits[i]))
+            return self.with_scores(requests, n_bests, options) if options.scores else n_bests
+
+        return result
 
     def search_batch(self, requests: Sequence[SearchRequest], options: SearchOptions, limit: int) -> Any:
         """Start the search for a batch. Return a list of futures, one per request."""
@@ -133,6 +154,27 @@ class CTranslate2Engine:
             hypotheses.setdefault(tuple(tokens), hypothesis)
         return list(hypotheses.values())
 
+    def with_scores(
+        self, requests: Sequence[SearchRequest], n_bests: Sequence[NBest], options: SearchOptions
+    ) -> list[NBest]:
+        """Compute the scores of all hypotheses, and sort the hypotheses of each request by score, the best first.
+
+        This needs a second pass, because CTranslate2's search returns no log-probabilities of single tokens.
+        """
+        # 1. Compute the log-probabilities of all hypotheses of all requests in one pass.
+        sources: list[list[int]] = []
+        for request, n_best in zip(requests, n_bests, strict=True):
+            sources += [request.tokens] * len(n_best)
+        hypotheses = list(chain.from_iterable(n_bests))
+        targets = [hypothesis.tokens[:-1] for hypothesis in hypotheses]
+        rows = self.log_probs_of(sources, targets)
+        # 2. Compute the scores, and sort by score.
+        for hypothesis, log_probs in zip(hypotheses, rows, strict=True):
+            hypothesis.log_probs = log_probs
+            divisor = options.length_divisor(len(hypothesis.tokens))
+            hypothesis.score = hypothesis.log_prob / divisor
+        return [sorted(n_best, key=lambda hypothesis: -hypothesis.score) for n_best in n_bests]
+
     def _pieces(self, source: Sequence[list[int]], target: Sequence[list[int]]) -> tuple[list[Any], list[Any]]:
         """Convert the token ids of sources and targets to pieces."""
         sources = [self.tokenizers.source.pieces(tokens) for tokens in source]
@@ -168,57 +210,9 @@ class CTranslate2Engine:
         matrices = []
         for result, tgt, src in zip(results, target, source, strict=True):
             rows = np.array(result.attention[0][: len(tgt)], np.float32)
-            matrices.append(rows.reshape(len(tgt), len(src)))  # makes (0, S) if the target is empty
+            matrix = rows.reshape(len(tgt), len(src))  # (0, S) if the target is empty
+            matrices.append(matrix)
         return matrices
-
-
-class CTranslate2Search:
-    """A search in CTranslate2's threads. It starts when the object is created."""
-
-    def __init__(
-        self, engine: CTranslate2Engine, requests: Sequence[SearchRequest], options: SearchOptions, batch_size: int
-    ) -> None:
-        self.engine = engine
-        self.requests = requests
-        self.options = options
-        self.limits: list[int] = []
-        for request in requests:
-            length = len(request.tokens) + 1  # with EOS
-            self.limits.append(options.limit(length, len(request.prefix), engine.max_length))
-        # Sort the requests by length limit, the largest first. The first limit of a batch is the limit of the batch.
-        self.order = sorted(range(len(requests)), key=lambda i: (-self.limits[i], -len(requests[i].tokens)))
-        fair_share = math.ceil(len(requests) / engine.engine.num_translators)  # so that all threads get requests
-        size = max(1, min(batch_size, MAX_HYPOTHESES // options.beam, fair_share))
-        self.futures: list[Any] = []  # one per request, in the order of `self.order`
-        for first in range(0, len(requests), size):
-            batch = self.order[first : first + size]
-            batch_requests = [requests[i] for i in batch]
-            self.futures += engine.search_batch(batch_requests, options, self.limits[batch[0]])
-
-    def result(self) -> list[NBest]:
-        n_bests: list[NBest] = [[] for _ in self.requests]
-        for i, future in zip(self.order, self.futures, strict=True):
-            hypotheses = self.engine.hypotheses(future.result(), self.requests[i].tokens, self.limits[i])
-            n_bests[i] = hypotheses
-        return self._with_scores(n_bests) if self.options.scores else n_bests
-
-    def _with_scores(self, n_bests: Sequence[NBest]) -> list[NBest]:
-        """Compute the scores of all hypotheses, and sort the hypotheses of each request by score, the best first.
-
-        This needs a second pass, because CTranslate2's search returns no log-probabilities of single tokens.
-        """
-        # 1. Compute the log-probabilities of all hypotheses of all requests in one pass.
-        sources: list[list[int]] = []
-        for request, n_best in zip(self.requests, n_bests, strict=True):
-            sources += [request.tokens] * len(n_best)
-        hypotheses = list(chain.from_iterable(n_bests))
-        targets = [hypothesis.tokens[:-1] for hypothesis in hypotheses]
-        rows = self.engine.log_probs_of(sources, targets)
-        # 2. Compute the scores, and sort by score.
-        for hypothesis, log_probs in zip(hypotheses, rows, strict=True):
-            hypothesis.log_probs = log_probs
-            hypothesis.score = hypothesis.log_prob / self.options.length_divisor(len(hypothesis.tokens))
-        return [sorted(n_best, key=lambda hypothesis: -hypothesis.score) for n_best in n_bests]
 
 
 def import_ctranslate2() -> Any:
@@ -277,7 +271,8 @@ def convert(file: Path, directory: Path, quantization: str) -> None:
     done = subprocess.run(command, env=env, stdin=subprocess.DEVNULL, capture_output=True, check=False)
     if done.returncode:
         # Show the child's error message. A child that crashed has printed no message.
-        printed = re.search("^nmt: error: (.*)$", done.stderr.decode(errors="replace"), re.MULTILINE)
+        stderr = done.stderr.decode(errors="replace")
+        printed = re.search("^nmt: error: (.*)$", stderr, re.MULTILINE)
         message = printed[1] if printed else f"the conversion ended with exit code {done.returncode}"
         raise ModelError(message, hint="use --engine torch")
 
@@ -325,7 +320,8 @@ def load_export(
     kind, _, index = device.partition(":")
     on_cpu = kind == "cpu" or (kind == "auto" and not ctranslate2.get_cuda_device_count())
     set_environment_variables()  # replaces an invalid OMP_NUM_THREADS
-    chosen, *_ = os.environ.get("OMP_NUM_THREADS", "0").split(",")
+    setting = os.environ.get("OMP_NUM_THREADS", "0")
+    chosen, *_ = setting.split(",")
     n_threads = int(chosen) or usable_cores()
     device_index = 0 if on_cpu else int(index or launched().local_rank)
     # 3. Load the engine.

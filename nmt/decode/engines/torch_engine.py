@@ -6,7 +6,7 @@ This engine is the reference. `ctranslate2_engine` lists what the CTranslate2 en
 import logging
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar
@@ -18,14 +18,14 @@ from torch import Tensor
 
 from nmt.config import Config
 from nmt.decode import Precision
-from nmt.decode.options import NBest, SearchOptions, SearchRequest, WatchStep
+from nmt.decode.options import Engine, NBest, RunningSearch, SearchOptions, SearchRequest, WatchStep
 from nmt.decode.search import IncrementalDecoder, TraceStep, search
 from nmt.distributed import launched
 from nmt.errors import ConfigError, InputError, ModelError, NmtError
 from nmt.model.base import Seq2Seq
 from nmt.model.incremental import incremental_decoder
 from nmt.run.checkpoint import read_checkpoint
-from nmt.run.directory import RunDirectory
+from nmt.run.directory import RunDirectory, model_file
 from nmt.seeds import seed_of
 from nmt.text import EOS
 from nmt.text.batches import collate, cut_batches, pad_source, pair_batches
@@ -52,23 +52,60 @@ class TorchEngine:
         self.device = models[0].device
         self.max_length = min(model.max_length for model in models)
         decoders = [incremental_decoder(model) for model in models]
-        self.decoder: IncrementalDecoder[Any] = EnsembleDecoder(decoders)
-        if len(decoders) == 1:
-            self.decoder = decoders[0]
-        self.max_positions = MAX_BATCH_POSITIONS  # `TorchSearch` lowers this value if the memory is too small
+        self.decoder = decoders[0] if self.explains else EnsembleDecoder(decoders)
+        self.max_positions = MAX_BATCH_POSITIONS  # `search` lowers this value if the memory is too small
 
     def torch_engine(self, needed_for: str) -> "TorchEngine":  # noqa: ARG002 - see `Engine`
         return self
 
     def start(
-        self,
-        requests: Sequence[SearchRequest],
-        options: SearchOptions,
-        *,
-        batch_size: int,
-        watch: WatchStep | None = None,
-    ) -> "TorchSearch":
-        return TorchSearch(self, requests, options, batch_size, watch)
+        self, requests: Sequence[SearchRequest], options: SearchOptions, *, batch_size: int, watch: WatchStep | None
+    ) -> RunningSearch:
+        """Return a search that runs completely when it is called."""
+        return partial(self.search, requests, options, batch_size, watch)
+
+    def search(
+        self, requests: Sequence[SearchRequest], options: SearchOptions, batch_size: int, watch: WatchStep | None
+    ) -> list[NBest]:
+        def search_some(batch: list[int]) -> list[NBest]:
+            return self.search_batch(requests, options, watch, batch)
+
+        # Sort the requests by length, so that a batch has little padding. The longest requests come first, so that a
+        # lack of memory shows at once.
+        order = sorted(range(len(requests)), key=lambda i: -len(requests[i].tokens))
+        n_bests: list[NBest] = [[] for _ in requests]
+        while order:
+            n_positions = (len(requests[order[0]].tokens) + 1) * options.beam  # beams x positions per request
+            n = max(1, min(batch_size, self.max_positions // n_positions))
+            batch, order = order[:n], order[n:]
+            parts = halve_on_out_of_memory(search_some, batch)
+            if len(parts) > 1:
+                self.max_positions = len(parts[0]) * n_positions
+            for i, n_best in zip(batch, chain(*parts), strict=True):
+                n_bests[i] = n_best
+        return n_bests
+
+    @torch.inference_mode()
+    def search_batch(
+        self, requests: Sequence[SearchRequest], options: SearchOptions, watch: WatchStep | None, batch: list[int]
+    ) -> list[NBest]:
+        """Search for the translations of the requests with the indices in `batch`."""
+        batch_requests = [requests[i] for i in batch]
+        src = pad_source([request.tokens for request in batch_requests])
+        prefixes = [request.prefix for request in batch_requests]
+        constraints = [request.constraint for request in batch_requests]
+        seeds = [seed_of(*request.place) for request in batch_requests]
+        trace = tracer(watch, batch) if watch else None
+        return search(
+            self.decoder,
+            src.to(self.device),
+            options,
+            prefixes=prefixes,
+            constraints=constraints,
+            max_length=self.max_length,
+            sentence_seeds=seeds,
+            trace=trace,
+        )
 
     def score(self, source: Sequence[list[int]], target: Sequence[list[int]]) -> list[list[float]]:
         @torch.inference_mode()
@@ -114,52 +151,16 @@ class TorchEngine:
         return matrices
 
 
-@dataclass
-class TorchSearch:
-    """A search that runs completely in the method `result`."""
+def only_model(engine: Engine, needed_for: str, *, problem: str, hint: str) -> Seq2Seq:
+    """Return the single model of an engine.
 
-    engine: TorchEngine
-    requests: Sequence[SearchRequest]
-    options: SearchOptions
-    batch_size: int
-    watch: WatchStep | None
-
-    def result(self) -> list[NBest]:
-        # Sort the requests by length, so that a batch has little padding. The longest requests come first, so that a
-        # lack of memory shows at once.
-        order = sorted(range(len(self.requests)), key=lambda i: -len(self.requests[i].tokens))
-        n_bests: list[NBest] = [[] for _ in self.requests]
-        while order:
-            longest = self.requests[order[0]]
-            n_positions = (len(longest.tokens) + 1) * self.options.beam  # beams x positions per request
-            n = max(1, min(self.batch_size, self.engine.max_positions // n_positions))
-            batch, order = order[:n], order[n:]
-            parts = halve_on_out_of_memory(self.search_batch, batch)
-            if len(parts) > 1:
-                self.engine.max_positions = len(parts[0]) * n_positions
-            for i, n_best in zip(batch, chain(*parts), strict=True):
-                n_bests[i] = n_best
-        return n_bests
-
-    @torch.inference_mode()
-    def search_batch(self, batch: list[int]) -> list[NBest]:
-        """Search for the translations of the requests with the given indices."""
-        requests = [self.requests[i] for i in batch]
-        src = pad_source([request.tokens for request in requests])
-        prefixes = [request.prefix for request in requests]
-        constraints = [request.constraint for request in requests]
-        seeds = [seed_of(*request.place) for request in requests]
-        trace = tracer(self.watch, batch) if self.watch else None
-        return search(
-            self.engine.decoder,
-            src.to(self.engine.device),
-            self.options,
-            prefixes=prefixes,
-            constraints=constraints,
-            max_length=self.engine.max_length,
-            sentence_seeds=seeds,
-            trace=trace,
-        )
+    Raises ConfigError if the engine has an export, and InputError(problem) if it has an ensemble.
+    """
+    torch_engine = engine.torch_engine(needed_for)
+    assert isinstance(torch_engine, TorchEngine)
+    if len(torch_engine.models) > 1:
+        raise InputError(problem, hint=hint)
+    return torch_engine.models[0]
 
 
 def tracer(watch: WatchStep, batch: Sequence[int]) -> Callable[[TraceStep], None]:
@@ -271,8 +272,7 @@ def load_models(
     tokenizers = None
     for path in paths:
         # 1. Read the model. All models of an ensemble must have the same tokenizers.
-        file = RunDirectory(path).model_file if path.is_dir() else path
-        checkpoint = read_checkpoint(file, prefixes=("model",))
+        checkpoint = read_checkpoint(model_file(path), prefixes=("model",))
         tokenizers = tokenizers or checkpoint.tokenizers
         if checkpoint.tokenizers != tokenizers:
             hint = "runs with the same data.train and tokenizer settings have the same tokenizer, whatever the seed"

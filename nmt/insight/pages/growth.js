@@ -7,7 +7,7 @@ const number = (step) => step.toLocaleString("en");
 const stepsOf = (run) => run.snapshots.map((one) => one.step);
 let data, snapshots, steps, cross; // the run that is shown, and some of its fields
 let onShow = []; // functions that draw the figures of a snapshot, given its index
-const state = { n: 0, layer: null, head: null, role: null };
+const state = { n: 0, layer: null, head: null };
 
 function show(n) {
   state.n = Math.min(snapshots.length - 1, Math.max(0, n));
@@ -23,7 +23,7 @@ function choose(run, step) {
   steps = stepsOf(run);
   cross = run.cross;
   onShow = [];
-  for (const build of [header, player, togetherSection, curvesSection, piecesSection, attentionSection, headsSection]) build();
+  for (const build of [header, player, togetherSection, curvesSection, piecesSection, attentionSection]) build();
   listSections();
   show(snapshotAt(run, step));
 }
@@ -192,36 +192,6 @@ function attentionSection() {
       label: `Cross-attention of layer ${state.layer + 1}, head ${state.head + 1}`,
       describe: (r, c, value) => `${data.reference_pieces[r]} looks at ${data.source_pieces[c]} with weight ${value.toFixed(2)}` }));
   });
-}
-
-// --- heads --------------------------------------------------------------------------------------------------
-
-const ROLES = {
-  previous: ["Previous piece", "The mean weight on the piece before: a head that looks there sees pairs of neighbors, one of the ways to know the order of words."],
-  alignment: ["Alignment", "How near a cross-attention head comes to looking at one source piece that is not the end. A head that spreads its weight evenly over n pieces has 1/n (in general 1 / 2^entropy); this is multiplied by the weight that is not on the end."],
-  end: ["End", "The mean weight on the end of the source or the start of the target: where a head looks when it has nothing to look for."],
-};
-const HALF = 0.5; // a head has a role if its share is at least this
-
-function headsSection() {
-  byId("heads").hidden = !data.heads.length;
-  if (!data.heads.length) return;
-  byId("heads-text").textContent = `Means over this sentence${data.n_pairs > 1 ? ` and ${data.n_pairs - 1} samples of dev` : ""}, by snapshot. A head counts as having a role once its value has reached one half for good.`;
-  const since = (one) => one.shares.findLastIndex((share) => share < HALF) + 1; // index of the first snapshot after which the head never lacks the role; steps.length if it lacks it at the end
-  state.role = (data.heads.find((one) => since(one) < steps.length) ?? data.heads[0]).role;
-  const draw = () => {
-    const found = data.heads.filter((one) => one.role === state.role);
-    const headName = (one) => `${one.part} ${one.layer}, head ${one.head}`;
-    put("roles", ...Object.keys(ROLES).filter((role) => data.heads.some((one) => one.role === role)).map((role) => html("button", { "data-role": role,
-      "aria-pressed": String(role === state.role), onclick: () => { state.role = role; draw(); document.querySelector(`[data-role=${role}]`).focus(); } }, ROLES[role][0])));
-    byId("role-text").textContent = ROLES[state.role][1];
-    put("role-figure", heatMap(found.map((one) => one.shares), { rows: found.map(headName), columns: steps.map(number), cell: 34, cellHeight: 20, largest: 1,
-      label: `${ROLES[state.role][0]}, by head and step`, describe: (r, c, value) => `${headName(found[r])}, step ${number(steps[c])}: ${value.toFixed(2)}` }));
-    const taken = found.filter((one) => since(one) < steps.length).sort((a, b) => since(a) - since(b));
-    put("role-table", taken.length ? table(["head", "from step", "at the last step"], taken.map((one) => [headName(one), number(steps[since(one)]), one.shares.at(-1).toFixed(2)]))
-      : html("p", {}, "No head reaches one half; the darkest row above comes nearest."));
-  };
-  draw();
 }
 
 // Decompresses the attention weights of a run. They are compressed because they are most of the page.

@@ -177,7 +177,7 @@ def test_a_search_returns_the_attention_of_its_hypotheses(export: Translator) ->
         (request,) = export.requests_of(line, export.options)
         request.attention = True
         requests.append(request)
-    for (hypothesis,) in export.engine.start(requests, export.options, batch_size=8, watch=None).result():
+    for (hypothesis,) in export.engine.start(requests, export.options, batch_size=8, watch=None)():
         (((source, target), weights),) = hypothesis.attention.items()
         assert target == tuple(hypothesis.tokens[:-1])
         (forced,) = export.engine.attention([list(source)], [list(target)])

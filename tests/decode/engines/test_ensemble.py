@@ -12,7 +12,8 @@ from nmt.decode.engines.torch_engine import TorchEngine, log_mean_probs
 from nmt.errors import InputError, ModelError
 from nmt.interchange.ctranslate2 import to_ctranslate2
 from nmt.run.checkpoint import read_checkpoint, save_checkpoint
-from nmt.translate.loading import load, model_file
+from nmt.run.directory import model_file
+from nmt.translate.loading import load
 
 TRANSLATOR = small_translator()
 
@@ -21,7 +22,8 @@ def test_the_mean_is_that_of_probabilities() -> None:
     first = torch.tensor([[0.5, 0.25, 0.25]]).log()
     second = torch.tensor([[0.1, 0.9, 0.0]]).log()
     mean = log_mean_probs([first + 3, second + 3]).exp()  # logits need not be normalized
-    assert mean[0].tolist() == pytest.approx([0.3, 0.575, 0.125])
+    result = mean[0].tolist()
+    assert result == pytest.approx([0.3, 0.575, 0.125])
 
 
 def test_it_holds_what_all_can_hold() -> None:
@@ -63,7 +65,8 @@ def test_runs_and_model_files_load_together(models: Models) -> None:
 def test_a_model_with_itself_is_the_model(models: Models) -> None:
     twice = load([models.run, str(models.run)])
     once = load(models.run, engine="torch")
-    assert twice.translate(LINES) == once.translate(LINES)
+    result = twice.translate(LINES)
+    assert result == once.translate(LINES)
 
 
 @pytest.mark.parametrize("order", [1, -1])

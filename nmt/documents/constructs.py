@@ -1,0 +1,99 @@
+"""The constructs that HTML consists of: tags, comments, declarations, templates such as `{{ name }}`, and texts."""
+
+import re
+from collections.abc import Iterator
+from typing import Literal, NamedTuple, cast
+
+_BLOCK = """
+address article aside audio blockquote body br button canvas caption center col colgroup datalist dd details dialog div
+dl dt embed fieldset figcaption figure footer form frame frameset h1 h2 h3 h4 h5 h6 head header hgroup hr html iframe
+input legend li link main map menu meta meter nav noscript object ol optgroup option p param progress search section
+select source summary table tbody td tfoot th thead title tr track ul video
+"""
+_VOID = "area base br col embed hr img input link meta param source track wbr"
+BLOCK, VOID = frozenset(_BLOCK.split()), frozenset(_VOID.split())
+COPIED = {"math", "pre", "script", "style", "svg", "template", "textarea"}  # blocks copied as a whole
+CODE = {"code", "kbd", "samp", "var"}
+READINGS = {"rp", "rt", "rtc"}  # in ruby text, how the characters before are read
+RAW = {"script", "style", "textarea"}  # elements whose content contains no tags
+# Expressions of template languages (Go, Jinja, Vue, ERB, PHP). No match contains the beginning of another one, or a
+# closing tag, so that a search takes linear time, and braces without a partner are text.
+_BRACES = r"(?:(?!\{[{%\#]|</[a-zA-Z]).)*?"
+_TEMPLATE = rf"""\{{\{{-?\s*/\*(?:(?!/\*|\*/).)*\*/\s*-?\}}\}} | \{{\{{{_BRACES}\}}\}}\}}?
+    | \{{%{_BRACES}%\}} | \{{\#{_BRACES}\#\}} | <%(?:(?!<%).)*?%> | <\?(?:php\b|=).*?(?:\?>|\Z)"""
+# A template that encloses others or chooses between them must keep its place. All others, except notes, stand for text.
+_NOTE = r"\{\#|\{\{-?\s*/\*|<%(?:\#|--)"
+_STATEMENT = r"""\{%(?![-+~]?\s*(?:asset|cycle|firstof|link|now|ref|static|trans|translate|url)\b)
+    | \{\{~?(?:[\#/^]|\s*else\b) | <%(?![=-]) | <\?php(?!\s+(?:echo|print)\b)"""
+_TEMPLATE_OR_TEXT = rf"""(?P<note> (?={_NOTE})(?:{_TEMPLATE}) ) | (?P<statement> (?={_STATEMENT})(?:{_TEMPLATE}) )
+    | (?P<template> {_TEMPLATE} ) | (?P<text> (?: [^<{{]++ | \{{(?![{{%\#]) )++ | . )"""
+TAG_OR_COMMENT = rf"""(?P<comment> <!--.*?(?:-->|\Z) | <!\[[^>]*+> | <\?(?!xml\b|php\b|=)[^>]*+> )
+    | (?P<declaration> <(?:!|\?xml\b)[^>]*+> )
+    | (?P<tag> </?[a-zA-Z](?: [^<>"'{{]++ | {_TEMPLATE} | \{{
+        | "(?: [^"{{<]++ | {_TEMPLATE} | [{{<] )*+" | '(?: [^'{{<]++ | {_TEMPLATE} | [{{<] )*+' )*+> )"""
+TEMPLATE_OR_TEXT = re.compile(_TEMPLATE_OR_TEXT, re.DOTALL | re.VERBOSE)
+CONSTRUCT = re.compile(f"{TAG_OR_COMMENT} | {_TEMPLATE_OR_TEXT}", re.DOTALL | re.VERBOSE)
+KINDS_OF_TEMPLATES = {"note": "comment", "statement": "declaration"}
+TAG_NAME = re.compile(r"</?([^\s/>]+)")
+NOT_TRANSLATED = re.compile(r"""(?i)\s(?:translate\s*=\s*["']?no\b|class\s*=\s*(?:"[^"]*|'[^']*|)\bnotranslate\b)""")
+TRANSLATED = re.compile(r"""(?i)\stranslate\s*=\s*(?:["']?yes\b|["']{2}|(?=[\s>]))""")
+
+
+# The kind of a construct. The first five kinds are tags. "empty" is the tag of an element without content, "verbatim"
+# the start tag of an element that is copied, and "translated" that of an element that is translated even in a copied
+# one. A template that must keep its place is a "declaration".
+ConstructKind = Literal["start", "end", "empty", "verbatim", "translated", "comment", "declaration", "template", "text"]
+
+
+class Construct(NamedTuple):
+    """A tag, a comment, a declaration, a template, or a text between two of these."""
+
+    raw: str  # the construct as the source writes it
+    kind: ConstructKind
+    name: str = ""  # the name of a tag in lower case, else empty
+
+
+def constructs(text: str) -> Iterator[Construct]:
+    """Yield the constructs that a text consists of. A text construct may be empty."""
+    cursor = 0
+    # No tag or comment begins after this position. Without this limit, many "<" would take quadratic time.
+    last_end = max(text.rfind(">"), text.rfind("<!--"))
+    last_template = max(last_end, text.rfind("}"))
+    while cursor <= last_template:
+        match = (CONSTRUCT if cursor <= last_end else TEMPLATE_OR_TEXT).match(text, cursor)
+        assert match  # the last alternative, text, matches any character
+        construct = classified(match)
+        yield construct
+        cursor = match.end()
+
+        # The content of a script is one text up to its closing tag.
+        if construct.name in RAW and construct.kind in ("start", "verbatim"):
+            closing = re.compile(f"</{construct.name}", re.IGNORECASE).search(text, cursor)
+            end = closing.start() if closing else len(text)
+            yield Construct(text[cursor:end], "text")
+            cursor = end
+    yield Construct(text[cursor:], "text")
+
+
+def classified(match: re.Match[str]) -> Construct:
+    """Return the construct that a match of `CONSTRUCT` has found."""
+    raw = match[0]
+    if match.lastgroup != "tag":
+        kind = KINDS_OF_TEMPLATES.get(match.lastgroup or "", match.lastgroup)
+        return Construct(raw, cast("ConstructKind", kind))
+    name = TAG_NAME.match(raw)[1].lower()  # type: ignore[index]
+    if raw.startswith("</"):
+        return Construct(raw, "end", name)
+    if raw.endswith("/>") or name in VOID:
+        return Construct(raw, "empty", name)
+    if NOT_TRANSLATED.search(raw):
+        return Construct(raw, "verbatim", name)
+    if TRANSLATED.search(raw):
+        return Construct(raw, "translated", name)
+    return Construct(raw, "verbatim" if name in CODE else "start", name)
+
+
+def is_block(kind: ConstructKind, name: str) -> bool:
+    """Return whether a construct separates segments. Elements with a hyphen in their names are custom elements."""
+    is_custom = "-" in name and " " not in name
+    return is_custom or name in COPIED or name in BLOCK or kind == "declaration"
