@@ -196,6 +196,8 @@ class Parser:
     def mark(self, raw: str, kind: ConstructKind, name: str) -> None:
         """Read a tag or comment inside of a segment."""
         self.pieces.append(raw)
+        if self.depth > MAX_DEPTH:  # `finish` will copy the whole segment, so elements do not matter
+            return
         sign = "/" if kind == "end" else ""
         self.tags = f"{self.tags}<{sign}{name}>"[-MAX_TAGS:]
         if kind == "end":
@@ -213,8 +215,6 @@ class Parser:
 
     def close(self, name: str, raw: str) -> None:
         """Close the innermost open element with this name, and all open elements inside of it."""
-        if self.depth > MAX_DEPTH:  # `finish` will copy the whole segment, so elements do not matter
-            return
         end = len(self.text)
         if all(element.name != name for element in self.open):
             # The element began before this segment. So it contains what the innermost open element contains so far.

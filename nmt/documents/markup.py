@@ -55,6 +55,7 @@ class ReviewState(str):
     The next translations are those of the segments up to the next state.
     """
 
+    __slots__ = ("doubtful", "sure")
     sure: str
     doubtful: str
 

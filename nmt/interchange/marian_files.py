@@ -20,8 +20,9 @@ from torch import Tensor
 
 from nmt.config import described
 from nmt.errors import DownloadError, InputError, ModelError, os_errors_as
-from nmt.files import open_file, parse_json, read_capped
+from nmt.files import parse_json, read_capped
 from nmt.interchange.huggingface import layer_names
+from nmt.run.header import check_header_size
 
 HUB_ID = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*", re.ASCII)
 HUB_FILES = ["*config.json", "*vocab.json", "*.spm", "model.safetensors"]
@@ -187,15 +188,16 @@ def read_weights(directory: Path, settings: MarianSettings) -> dict[str, Tensor]
     expected = layers | shapes_of_the_rest(settings, matrices)
     weights: dict[str, Tensor] = {}
     try:
-        reading = os_errors_as(ModelError, f"read {path}", hint=HINT)
-        with reading, open_file(path), safetensors.safe_open(path, framework="pt") as file:
-            for name in file.keys():  # noqa: SIM118 - the file is no dict
-                # Check the shape first: a tensor of a wrong shape may be too large for the memory.
-                shape = tuple(file.get_slice(name).get_shape())
-                if shape != expected.get(name):
-                    reason = f"{path}: {name!r:.80} is {shape}, by config.json {expected.get(name, 'absent')}"
-                    raise ModelError(f"{reason:.400}", hint="are weights and config.json of one model?")
-                weights[name] = file.get_tensor(name).float()
+        with os_errors_as(ModelError, f"read {path}", hint=HINT):
+            check_header_size(path)
+            with safetensors.safe_open(path, framework="pt") as file:
+                for name in file.keys():  # noqa: SIM118 - the file is no dict
+                    # Check the shape first: a tensor of a wrong shape may be too large for the memory.
+                    shape = tuple(file.get_slice(name).get_shape())
+                    if shape != expected.get(name):
+                        reason = f"{path}: {name!r:.80} is {shape}, by config.json {expected.get(name, 'absent')}"
+                        raise ModelError(f"{reason:.400}", hint="are weights and config.json of one model?")
+                    weights[name] = file.get_tensor(name).float()
     except safetensors.SafetensorError as error:
         raise ModelError(f"{path} is not a safetensors file, or damaged", hint=HINT) from error
     # 2. Check that no weight is missing. The file has a tied matrix under one name only. Add its other names.

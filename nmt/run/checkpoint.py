@@ -27,12 +27,12 @@ from torch.overrides import TorchFunctionMode
 
 from nmt.config import Config, ModelSettings, as_corpora
 from nmt.errors import ConfigError, ModelError
-from nmt.files import atomic_write, open_file
+from nmt.files import atomic_write
 from nmt.model.base import Seq2Seq
 from nmt.model.recurrent import RecurrentModel
 from nmt.model.transformer import Transformer
 from nmt.run.directory import RunDirectory
-from nmt.run.header import FORMAT_VERSION, HINT, checked_header, errors_as_model_error, hash_of
+from nmt.run.header import FORMAT_VERSION, HINT, check_header_size, checked_header, errors_as_model_error, hash_of
 from nmt.text.tokenizer import Tokenizers
 
 # The start of the name of a weight in a Transformer layer, such as `encoder.0.`.
@@ -237,7 +237,8 @@ def lasting_path(file: BinaryIO) -> Path:
 def read_checkpoint(path: Path, *, prefixes: tuple[str, ...] = PARTS) -> Checkpoint:
     """Read and check a checkpoint. Only the parts in `prefixes` are loaded. Raises ModelError if it is damaged."""
     with errors_as_model_error(path):
-        with open_file(path) as held, safetensors.safe_open(lasting_path(held), framework="pt") as file:
+        check_header_size(path)
+        with path.open("rb") as held, safetensors.safe_open(lasting_path(held), framework="pt") as file:
             # 1. Read the header and the types of the tensors.
             header, config = checked_header(file.metadata())
             slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118 - not a dict

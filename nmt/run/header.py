@@ -25,6 +25,9 @@ from nmt.files import open_file, parse_json, sha256
 
 FORMAT_VERSION = 2
 HINT = "give a run's directory or its model.safetensors"
+# A model with 100 layers per side has 4,200 weights. Each has up to five tensors in a checkpoint.
+MAX_TENSORS = 25_000
+MAX_HEADER_BYTES = 10_000_000
 # The required keys of the "nmt" entry, and the types of their values.
 TYPES = {"format_version": object, "config": dict, "progress": dict, "header_sha256": str, "tensors_sha256": dict}
 
@@ -34,9 +37,10 @@ def read_header(path: Path) -> tuple[Config, dict[str, Any]]:
 
     Raises ModelError if the file is no model file, or if the header is damaged.
     """
-    # A path that is no file is refused by `open_file`. safetensors limits the size of a header.
-    with errors_as_model_error(path), open_file(path), safetensors.safe_open(path, framework="np") as file:
-        header, config = checked_header(file.metadata())
+    with errors_as_model_error(path):
+        check_header_size(path)
+        with safetensors.safe_open(path, framework="np") as file:
+            header, config = checked_header(file.metadata())
         return config, header["progress"]
 
 
@@ -54,6 +58,18 @@ def errors_as_model_error(path: Path) -> Iterator[None]:
         raise ModelError(f"{path}: not a model file of this version: {reason}", hint="train it again") from error
     except ModelError as error:
         raise ModelError(f"{path}: {error}", hint=error.hint) from error
+
+
+def check_header_size(path: Path) -> None:
+    """Raise SafetensorError if parsing the header would take too much memory. Raises OSError if `path` is no file."""
+    with open_file(path) as file:
+        # One byte more than allowed shows that the header is too large.
+        n_bytes = int.from_bytes(file.read(8), "little")
+        header = file.read(min(n_bytes, MAX_HEADER_BYTES + 1))
+    n_braces = header.count(b"{")  # in a valid header, each tensor has one brace and a few commas
+    max_commas = 50 * n_braces + 10_000
+    if len(header) > MAX_HEADER_BYTES or n_braces > MAX_TENSORS or header.count(b",") > max_commas:
+        raise safetensors.SafetensorError("the header is too large")
 
 
 def checked_header(metadata: Mapping[str, str] | None) -> tuple[dict[str, Any], Config]:

@@ -131,7 +131,7 @@ def parse_html(text: str) -> ParsedText:
     parts = HTML.parse(text)
 
     def write(translated: Iterable[str]) -> str:
-        return written(parts, list(map(Translated, translated)))
+        return written(parts, map(Translated, translated))
 
     return ParsedText(units_of(parts, HTML, number=1), write)
 

@@ -247,7 +247,7 @@ class Masked:
         removed. A number that is a mark is removed where it occurs too often. A directive or a tag that the model has
         invented is removed.
         """
-        if not INVENTED.search(self.text):
+        if INVENTED.search(translation) and not INVENTED.search(self.text):
             translation = INVENTED.sub("", translation).strip(" ")
         # The translation must have each mark as often as the masked text. The mark of a removed span is empty, so it is
         # always missing.

@@ -7,7 +7,7 @@ import zipfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from html import escape
-from itertools import chain, islice
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -276,9 +276,7 @@ class DocumentTranslation:
             units.clear()
             remaining = iter(targets[n_before:])
             for name in list(documents):
-                parts = documents.pop(name)
-                n_units = sum(isinstance(part, Segment) for part in parts)
-                text = written(parts, list(islice(remaining, n_units)))
+                text = written(documents.pop(name), remaining)
                 self.texts[name], faults = markup.review(self.texts[name], text)
                 for fault in faults:
                     log.warning("%s: %s", self.title, fault)

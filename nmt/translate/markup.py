@@ -4,7 +4,7 @@ A parser of `nmt.documents` finds the units of a text. The translations of the u
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain
+from itertools import chain, islice
 from typing import NamedTuple
 
 from nmt.documents.markup import Format, Part, ReviewState, Segment
@@ -33,10 +33,11 @@ class Translated(NamedTuple):
     doubts: list[str] | None = None
 
 
-def written(parts: Sequence[Part], translations: Sequence[Translated]) -> str:
-    """Return a parsed text with the translations of its units."""
+def written(parts: Sequence[Part], translations: Iterator[Translated]) -> str:
+    """Return a parsed text with the translations of its units, which are the next ones of `translations`."""
+    n_units = sum(isinstance(part, Segment) for part in parts)
+    remaining = list(islice(translations, n_units))
     pieces: list[str] = []
-    remaining = list(translations)
     doubts: list[str] | None = None  # of the translations up to the next state
     # From the last part to the first, because states come before their segments.
     for part in reversed(parts):
@@ -89,6 +90,6 @@ class MarkupTranslator:
             # 3. Write the translations of the units into each line.
             by_line = grouped(translations, map(len, groups))
             for line, parts, of_units in zip(window_lines, documents, by_line, strict=True):
-                text = written(parts, [Translated(unit.text) for unit in of_units])
+                text = written(parts, (Translated(unit.text) for unit in of_units))
                 hypothesis = TextHypothesis([], [], 0.0, [], text)
                 yield Translation(line.text, [hypothesis], line.number, parts=of_units)

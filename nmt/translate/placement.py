@@ -111,9 +111,12 @@ class Placement:
         text, cursor = "", placed.start
         for child in self.place_children(placed):
             text += self.escaped(cursor, child.start)
-            text += child.element.opening
-            text += self.render(child) if child.element.verbatim is None else child.element.verbatim
-            text += child.element.closing
+            content = self.render(child) if child.element.verbatim is None else child.element.verbatim
+            written = child.element.opening + content + child.element.closing
+            # A space before an element at the end of a text belongs behind it if a word follows now.
+            if child.start == child.end and written.startswith(" ") and BARE_WORD.match(self.pair.target, child.end):
+                written = written[1:] + " "
+            text += written
             cursor = child.end
         return text + self.escaped(cursor, placed.end)
 

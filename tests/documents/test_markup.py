@@ -161,4 +161,4 @@ def test_a_document_says_which_translations_are_doubtful(markup: Format, case: s
     translations = []
     for unit in units_of(parts, markup, 1):
         translations.append(Translated(unit.text.upper(), doubts=re.findall(r"\?", unit.text)))
-    assert written(parts, translations) == expected
+    assert written(parts, iter(translations)) == expected

@@ -31,7 +31,7 @@ from nmt.run.checkpoint import (
     save_checkpoint,
     weights_of,
 )
-from nmt.run.header import FORMAT_VERSION, read_header
+from nmt.run.header import FORMAT_VERSION, MAX_HEADER_BYTES, MAX_TENSORS, read_header
 from nmt.text.tokenizer import Tokenizers
 from nmt.text.tokenizer_training import train_tokenizer
 
@@ -311,6 +311,8 @@ def test_a_flipped_bit_is_detected_where_only_the_weights_are_read(
     assert str(error) == f"{scratch}: damaged: its tensors are not those that were written"
 
 
+# Tensors without elements cost nothing but their entries in the header.
+NO_TENSORS = dict.fromkeys(map(str, range(MAX_TENSORS)), torch.zeros(0))
 ONE_TENSOR = {"x": torch.zeros(2)}
 
 
@@ -318,7 +320,8 @@ FOREIGN_FILES = {
     "empty": b"",
     "YAML": b"run: r\ndata: {}\n",
     "pickle": pickle.dumps({"weights": [1.0]}),
-    "long header": (10**9).to_bytes(8, "little") + b"{",
+    "long header": (MAX_HEADER_BYTES + 1).to_bytes(8, "little") + b"{",
+    "many tensors": safetensors.torch.save(NO_TENSORS),
 }
 
 

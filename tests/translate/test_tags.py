@@ -92,6 +92,8 @@ OPAQUE = [
     ("<i>rot</i> <b>x <code>y</code></b>", "x red ① y", "0-1 1-0", "x <i>red</i> <b><code>y</code></b> y"),
     ("Buch<sup>[1]</sup>, da", "there, book", "0-2 1-1 2-0", "there, book<sup>[1]</sup>"),
     ("Buch<sup>1</sup> da", "a book there", "1-2", "a book<sup>1</sup> there"),
+    ("<a>das Buch</a>, <img>", "book the,", "0-1 1-0 2-2", "<a>book the</a>, <img>"),
+    ("<a>das Buch</a>, <img>", "it, this", "0-2 1-0 2-1", "<img> <a>it, this</a>"),
     ("买<sup>1</sup>书", "a book bought", "0-2 1-1", "a book bought<sup>1</sup>"),
     ("Tür <b>3</b>.", "door ①.", "0-0 2-2", "door <b>3</b>."),
     ("<ruby>我<rt>wǒ</rt></ruby>买", "bought I", "0-1 1-0", "bought <ruby>I<rt>wǒ</rt></ruby>"),
