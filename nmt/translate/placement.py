@@ -6,7 +6,7 @@
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -149,6 +149,7 @@ class Placement:
                 free -= set(place.words)
         # 2. Place the children without words between the children that have words.
         with_words = sorted(placed.values(), key=lambda place: place.start)
+        join_edges(with_words, self.pair.target_words)
         for i, child in enumerate(children):
             if i in placed:
                 continue
@@ -318,3 +319,19 @@ class Placement:
         if not 0 <= source_word < len(self.linked_targets):
             return []
         return [t for t in self.linked_targets[source_word] if t in words]
+
+
+def join_edges(places: Sequence[PlacedElement], target_words: Sequence[Span]) -> None:
+    """Let elements that touch in the source, inside of a word that stays, touch in the translation.
+
+    `places` are elements with words, in the order of the target.
+    """
+    for before, after in pairwise(places):
+        touch = before.element.end == after.element.start and before.words.stop == after.words.start
+        if touch and before.words and after.words:
+            _, last_end = target_words[before.words[-1]]
+            first_start, _ = target_words[after.words[0]]
+            if before.end < last_end:
+                after.start = before.end
+            elif after.start > first_start:
+                before.end = after.start

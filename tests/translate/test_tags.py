@@ -122,6 +122,13 @@ IN_WORDS = [
     ("<a>das Haus</a>es da", "there das Hauses", "0-1 1-2 2-2 3-0", "there <a>das Haus</a>es"),
     ("x<sup>1 y</sup> da", "da x1 y", "0-1 1-1 2-2 3-0", "da x<sup>1 y</sup>"),
     ("<a>das Haus</a>es da", "there the houses", "0-1 1-2 2-2 3-0", "there <a>the houses</a>"),
+    ("<b>das Haus</b><i>tür da</i>", "das Haustür there", "0-0 1-1 2-1 3-2", "<b>das Haus</b><i>tür there</i>"),
+    (
+        "<b>das H</b><i>austür da so</i>",
+        "das Haustür there so",
+        "0-0 1-1 2-1 3-2 4-3",
+        "<b>das H</b><i>austür there so</i>",
+    ),
     ("Haus<!-- x -->tür da", "there Haustür", "0-1 1-1 2-0", "there Haus<!-- x -->tür"),
     ("ein<i>zig</i>a<b>rt</b>ig", "einzigartig", "0-0 1-0 2-0 3-0 4-0", "ein<i>zig</i>a<b>rt</b>ig"),
 ]
