@@ -24,17 +24,18 @@ from nmt.documents.markup import (
     descendants,
     shown_by_stand_in,
 )
-from nmt.text.placeholders import KINDS
+from nmt.text.syntaxes import ADDRESSES
 from nmt.text.words import LETTER, SENTENCE_MARK, SPACED_LETTER, WORD_CHARACTER
 
-ADDRESS = regex.compile(f"({'|'.join(KINDS[1:3])})")  # URLs and mail addresses
+ADDRESS = regex.compile(f"({'|'.join(ADDRESSES)})")  # URLs and mail addresses
 ADDRESS_SIGN = re.compile("://|www[.]|@")  # every match of `ADDRESS` has one, and this search is fast
 ENTITY = re.compile(r"(&(?!amp;)#?\w+;)")
 IS_LETTER = regex.compile(LETTER)
 IN_WORD = regex.compile(WORD_CHARACTER)
-# Between the ends and beginnings of these elements, a text is no continuation of the text before it if the last two
-# characters before and the first one after match the second pattern. Between links, this is so for all words. Between
-# other elements, a letter in lower case continues a word, and a capital after a capital, as in `<b>H</b><i>TML</i>`.
+# A text that touches the text before it may still begin a new segment, as in `<a>Save</a><a>Back</a>`. The patterns are
+# matched against the tags in between, the last two characters before them, and the first character after them. Between
+# links, any letter after a word begins a segment. Between other elements, a lower-case letter continues the word, and
+# so does a capital after a capital, as in `<b>H</b><i>TML</i>`.
 _PHRASE = "(?:a|abbr|b|cite|em|i|label|mark|small|span|strong|time|u)>"
 _NOT_CAPITAL = r"(?!\p{Lu})"
 _END = r"[\p{Pe}\p{Pf}.:!?;…\"]"
@@ -170,7 +171,7 @@ class Parser:
             self.tags = ""
 
     def is_separate(self, text: str) -> bool:
-        """Return whether a text is no continuation of the text before it, although no space is between them."""
+        """Return whether a text begins a new segment, although no space separates it from the text before."""
         around = self.tags + self.text[-2:] + text[0]
         return bool(BETWEEN_LINKS.search(around) or BETWEEN_PHRASES.search(around))
 

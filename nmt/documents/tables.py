@@ -23,7 +23,7 @@ SEPARATOR = re.compile(r"sep=(.)(?:\r\n?|\n)")  # the first line of some CSV fil
 # In JSON, each string is closed. `\Z` keeps a search linear in other texts.
 JSON_TOKEN = re.compile(r'(?P<string>"(?:[^"\\]|\\.)*+(?:"|\Z))(?P<colon>\s*:)?|[\[\]{}]')
 EXTENSION_KEYS = {"message", "description", "placeholders", "hash", "key"}  # of one message of a browser extension
-# States of new strings in a string catalog. The first stands for the second; as half of a character, it is in no file.
+# `NEW_STATE` marks the place of `CATALOG_REVIEW` in serialized JSON. It is a lone surrogate, which no file contains.
 NEW_STATE = '"\ud800"'
 CATALOG_REVIEW = ReviewState('"needs_review"', sure='"translated"', doubtful='"needs_review"')
 CATALOG_STATE = re.compile(r'"state": "(\w+)"')  # of a string in a string catalog
@@ -258,9 +258,7 @@ def json_values(text: str) -> Iterator[tuple[list[str], Span]]:
         else:
             path.pop()
             yield path, (starts.pop(), token.end())
-        if len(path) > MAX_DEPTH:
-            number = line_number(text, token.start())
-            raise ValueError(f"line {number} is nested over {MAX_DEPTH} deep")
+        check_depth(len(path), text, token.start())
 
 
 def escape_json(text: str) -> str:
@@ -274,6 +272,12 @@ def join_surrogates(text: str) -> str:
     Raises UnicodeDecodeError, a ValueError, for half of a pair.
     """
     return text.encode("utf-16", "surrogatepass").decode("utf-16")
+
+
+def check_depth(depth: int, text: str, position: int) -> None:
+    """Raise ValueError, which names the line of a position, if the nesting is too deep there."""
+    if depth > MAX_DEPTH:
+        raise ValueError(f"line {line_number(text, position)} is nested over {MAX_DEPTH} deep")
 
 
 def line_number(text: str, position: int) -> int:

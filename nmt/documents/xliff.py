@@ -51,7 +51,7 @@ def xliff_pairs(unit: XmlNode) -> Pairs:
 
 
 def set_state(node: XmlNode, unknown: str, doubtful: str) -> None:
-    """Set the state of an element. If confidences are unknown, only a declared state of the unfinished is replaced."""
+    """Set the state of an element. Without confidences, only a state such as "new" is replaced."""
     tag = open_tag(node)
     declared = UNFINISHED.sub(rf"\g<1>{unknown}", tag)
     bare = STATE.sub("", tag)[:-1]

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from xml.parsers import expat
 
-from nmt.documents.html import MAX_DEPTH, Parser, escape_html
+from nmt.documents.html import Parser, escape_html
 from nmt.documents.markup import Format, Part, between_segments, has_segment
-from nmt.documents.tables import line_number
+from nmt.documents.tables import check_depth
 from nmt.text.words import LETTER
 
 # The prefix in `XmlNode.name` for each namespace of Office documents. A document may bind any prefix to a namespace.
@@ -101,8 +101,7 @@ def read_xml(text: str) -> XmlNode:
             node.name = next(names) or token["name"]
             if not node.opening.endswith("/>"):
                 open_nodes.append(node)
-        if len(open_nodes) > MAX_DEPTH:
-            raise ValueError(f"line {line_number(text, token.start())} is nested over {MAX_DEPTH} deep")
+        check_depth(len(open_nodes), text, token.start())
     return root
 
 

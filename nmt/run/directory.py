@@ -299,7 +299,7 @@ def json_lines(file: Path) -> Iterator[dict[str, Any]]:
 
 
 def model_file(path: Path) -> Path:
-    """Return the model file of a run directory, or the path itself if it is no directory.
+    """Return the model file of a run directory. A path that is no directory is returned as it is.
 
     Raises ModelError if the file does not exist.
     """

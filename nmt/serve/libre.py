@@ -96,7 +96,7 @@ class LibreTranslate:
         return [schema.Language(code=code, name=name_of(code), targets=sorted(targets[code])) for code in targets]
 
     def targets(self) -> dict[str, set[str]]:
-        """Return the codes of all languages, with those that each is translated to, and its own."""
+        """Map the code of each language to the codes of the languages that it is translated to, its own included."""
         targets = defaultdict[str, set[str]](set)
         for model in self.api.served.models:
             targets[model.base_source] |= {model.base_source, model.base_target}

@@ -306,8 +306,8 @@ def find_kept(text: str, patterns: Patterns, unknown: Collection[str], start: in
     if unknown:
         spans = with_unknown(text, spans, unknown, start)
     kept = []
-    for start, end in spans:
-        kept.append(Kept(text[start:end], (start, end), text[start - 1 : start], text[end : end + 1]))
+    for first, last in spans:
+        kept.append(Kept(text[first:last], (first, last), text[first - 1 : first], text[last : last + 1]))
     return kept
 
 

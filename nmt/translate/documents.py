@@ -280,7 +280,7 @@ class DocumentTranslation:
                 self.texts[name], faults = markup.review(self.texts[name], text)
                 for fault in faults:
                     log.warning("%s: %s", self.title, fault)
-        # 4. Refuse a document without text, such as scanned pages. A document with targets may be finished.
+        # 4. Refuse a document without text, such as scanned pages. In a bilingual file, all targets may be finished.
         if not (sources or self.into or self.suffix in BILINGUAL):
             raise InputError(f"{self.title} has no text to translate", hint="check that it is the right document")
         # 5. Change the direction of the texts if the translation runs in another one.

@@ -21,7 +21,8 @@ from nmt.translate.units import Markup, TextHypothesis, Translation
 
 WORD = regex.compile(f"{SPAN.pattern}|{MARKED_WORD}")  # a placeholder is one word, so that no tag is put inside of it
 BARE_WORD = regex.compile(PLAIN_WORD)
-OUTSIDE = 0.4  # a target word with a larger probability is better inside of an element than outside
+# An element is placed around target words whose probability of belonging to it is, on the whole, above this.
+OUTSIDE = 0.4
 RAISED = regex.compile(r"<su[bp]\b|vertAlign|\bbaseline=")  # an opening tag of raised or lowered text
 MAX_WORD = 100  # number of characters; a longer word is none, and a search in it for each of its elements takes long
 
@@ -233,13 +234,16 @@ class Placement:
         # 2. Convert the interval of words to an interval of characters. An edge in a word that stays is kept.
         first, _ = self.pair.target_words[interval[0]]
         last, end = self.pair.target_words[interval[-1]]
-        start = first + self.n_before(element.start, interval[0])
-        n_inside = self.n_before(element.end, interval[-1])
+        start = first + self.n_characters_before(element.start, interval[0])
+        n_inside = self.n_characters_before(element.end, interval[-1])
         end = last + n_inside if n_inside else end
         return PlacedElement(element, interval, start, max(start, end))
 
-    def n_before(self, at: int, target_word: int) -> int:
-        """Return how many characters of a target word are before `at` if this source position is in the same word."""
+    def n_characters_before(self, at: int, target_word: int) -> int:
+        """Return the offset in a target word that corresponds to the source position `at`.
+
+        It is 0 unless the source has the same word around `at`.
+        """
         start, end = self.pair.target_words[target_word]
         length = end - start
         if length > MAX_WORD:
@@ -294,7 +298,7 @@ class Placement:
         after = self.targets_in(n_until, words)
         if before and after[:1] == before[-1:]:
             # Both are parts of one word. If this word stays, so does the element in it.
-            n_characters = self.n_before(element.start, after[0])
+            n_characters = self.n_characters_before(element.start, after[0])
             if n_characters:
                 return self.pair.target_words[after[0]][0] + n_characters
         # 2. Put the element beside the translation of one of them. The word before is chosen if the element touches

@@ -53,6 +53,14 @@ def links_of(text: str) -> Links:
     return pairs
 
 
+def placed(source: str, translation: str, links: str) -> str:
+    """The translation of one segment of HTML with its tags. A circled number is the stand-in with this number."""
+    (segment,) = [part for part in HTML.parse(source) if isinstance(part, Segment)]
+    for number, stand_in in zip("①②", STAND_IN.findall(segment.text), strict=False):
+        translation = translation.replace(number, stand_in)
+    return written(tagged_pair(segment, translation), links_of(links))
+
+
 # Links are between the words and punctuation marks of both texts.
 PLACED = [
     ("Ein <b>Hund</b> rennt.", "A dog runs.", "0-0 1-1 2-2 3-3", "A <b>dog</b> runs."),
@@ -77,12 +85,9 @@ PLACED = [
 def test_tags_go_around_the_words_that_the_tagged_ones_became(
     source: str, translation: str, links: str, expected: str
 ) -> None:
-    (segment,) = [part for part in HTML.parse(source) if isinstance(part, Segment)]
-    result = written(tagged_pair(segment, translation), links_of(links))
-    assert result == expected
+    assert placed(source, translation, links) == expected
 
 
-# A circled number in a translation is the stand-in of the opaque element with this number.
 OPAQUE = [
     ("nimm <code>a &lt; b</code> jetzt", "now take ①", "0-1 2-0", "now take <code>a &lt; b</code>"),
     ("<code>x</code> und <code>y</code>", "② and ①", "0-0 1-1", "<code>y</code> and <code>x</code>"),
@@ -104,11 +109,7 @@ OPAQUE = [
 def test_opaque_elements_go_to_their_stand_ins_and_marks_to_their_words(
     source: str, translation: str, links: str, expected: str
 ) -> None:
-    (segment,) = [part for part in HTML.parse(source) if isinstance(part, Segment)]
-    for number, stand_in in zip("①②", STAND_IN.findall(segment.text), strict=False):
-        translation = translation.replace(number, stand_in)
-    result = written(tagged_pair(segment, translation), links_of(links))
-    assert result == expected
+    assert placed(source, translation, links) == expected
 
 
 # Links are between the parts into which tags split the words.
@@ -138,9 +139,7 @@ IN_WORDS = [
 def test_an_element_in_a_word_goes_around_equal_characters_or_beside_the_word(
     source: str, translation: str, links: str, expected: str
 ) -> None:
-    (segment,) = [part for part in HTML.parse(source) if isinstance(part, Segment)]
-    result = written(tagged_pair(segment, translation), links_of(links))
-    assert result == expected
+    assert placed(source, translation, links) == expected
 
 
 def test_the_pairs_of_a_translation_have_what_a_reader_sees() -> None:
