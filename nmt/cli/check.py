@@ -18,7 +18,8 @@ MAX_LINES_IN_PAGE = 1_000  # maximum number of lines that the HTML page lists fo
 
 def check(
     what: Annotated[
-        list[str], typer.Argument(metavar="CONFIG [KEY=VALUE]... | SRC TGT", help="A config, or two files.")
+        list[str],
+        typer.Argument(metavar="CONFIG [KEY=VALUE]... | SRC TGT | MEMORY...", help="A config, two texts, or memories."),
     ],
     show: Annotated[int, typer.Option(min=0, max=5, help="Examples of each finding.")] = 2,
     json_lines: Annotated[bool, typer.Option("--json", help="Print one JSON object with all line numbers.")] = False,
@@ -28,6 +29,8 @@ def check(
         typer.Option("--fix", metavar="DIR", help="Write cleaned copies of the files, and a list of changes."),
     ] = None,
     languages: options.Languages = "",
+    column: options.Column = "",
+    into: options.Into = "",
 ) -> None:
     """Look for faults in parallel text before training on it.
 
@@ -42,7 +45,7 @@ def check(
     if Path(what[0]).suffix in (".yaml", ".yml"):
         corpora, declared = corpora_of_config(Path(what[0]), what[1:], languages, is_fixed=fix is not None)
     else:
-        corpora, declared = corpus_of_files(what, languages)
+        corpora, declared = corpus_of_files(what, languages, (column, into))
     report = check(corpora, declared, quiet=streams.is_quiet())
     # 2. Print the report.
     if json_lines:
@@ -111,15 +114,13 @@ def corpora_of_config(
     return list(joined.values()), declared
 
 
-def corpus_of_files(names: list[str], languages: str) -> tuple[list["CorpusFiles"], tuple[str, str]]:
-    """Return a corpus of two files, and the languages that the file names declare."""
+def corpus_of_files(
+    names: list[str], languages: str, columns: tuple[str, str]
+) -> tuple[list["CorpusFiles"], tuple[str, str]]:
+    """Return a corpus of two files or of translation memories, and the languages that the file names declare."""
     from nmt.corpus.reading import CorpusFiles
     from nmt.languages import language_of_file
 
-    if languages:
-        raise InputError("-l chooses a direction of a config", hint="leave it out")
-    if len(names) != 2:
-        message = f"a config (.yaml) or two files are needed, not {' '.join(names)}"
-        raise InputError(message, hint="nmt check mine.yaml, or nmt check train.de train.en")
-    source, target = map(Path, names)
-    return [CorpusFiles("corpus", [source], [target])], (language_of_file(source), language_of_file(target))
+    source_language, _, target_language = languages.partition("-")
+    sources, targets = options.corpus_files([*map(Path, names)], (source_language, target_language), columns)
+    return [CorpusFiles("corpus", sources, targets)], (language_of_file(sources[0]), language_of_file(targets[0]))
