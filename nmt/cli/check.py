@@ -12,6 +12,7 @@ from nmt.errors import InputError
 if TYPE_CHECKING:
     from nmt.corpus.check import CheckReport
     from nmt.corpus.reading import CorpusFiles
+    from nmt.corpus.repair import CorpusRepair
 
 MAX_LINES_IN_PAGE = 1_000  # maximum number of lines that the HTML page lists for a finding
 
@@ -61,17 +62,23 @@ def check(
         streams.write_text(html, pages.page("check", f"{files} – nmt check", data))
     # 4. Write the cleaned copies.
     if fix is not None:
-        write_copies(report, corpora, fix)
+        from nmt.documents.memories import is_memory, write_copy
+
+        (first, *_) = write_copies(report, corpora, fix)
+        memory = Path(what[0])
+        if len(what) == 1 and is_memory(memory):
+            write_copy(memory, fix / memory.name, declared, (column, into), first.changed)
     # If a finding is an error, exit with 1, so that scripts can stop.
     if any(finding.severity == "error" for finding in report.findings):
         raise typer.Exit(1)
 
 
-def write_copies(report: "CheckReport", corpora: "list[CorpusFiles]", directory: Path) -> None:
+def write_copies(report: "CheckReport", corpora: "list[CorpusFiles]", directory: Path) -> "list[CorpusRepair]":
     """Write cleaned copies of the corpora to a directory, and log what was changed."""
     from nmt.corpus import repair
 
-    for mended in repair.fix(report, corpora, directory):
+    repairs = repair.fix(report, corpora, directory)
+    for mended in repairs:
         n_changed = mended.counts["changed"] + mended.counts["exchanged"]
         counts = f"{mended.n_pairs:,} pairs, {n_changed:,} of them changed; {mended.counts['dropped']:,} dropped"
         if mended.n_realigned:
@@ -79,6 +86,7 @@ def write_copies(report: "CheckReport", corpora: "list[CorpusFiles]", directory:
         log.info("%s: %s -> %s and %s", mended.files.name, counts, *mended.paths)
     changes = directory / repair.CHANGES
     log.info("%s names all changed and dropped lines; the originals are as they were", changes)
+    return repairs
 
 
 def corpora_of_config(
@@ -119,8 +127,11 @@ def corpus_of_files(
 ) -> tuple[list["CorpusFiles"], tuple[str, str]]:
     """Return a corpus of two files or of translation memories, and the languages that the file names declare."""
     from nmt.corpus.reading import CorpusFiles
+    from nmt.documents.memories import is_memory
     from nmt.languages import language_of_file
 
-    source_language, _, target_language = languages.partition("-")
+    if languages and not is_memory(Path(names[0])):
+        raise InputError("-l chooses a direction of a config or the languages of a memory", hint="leave it out")
+    source_language, _, target_language = languages.rpartition("-")
     sources, targets = options.corpus_files([*map(Path, names)], (source_language, target_language), columns)
     return [CorpusFiles("corpus", sources, targets)], (language_of_file(sources[0]), language_of_file(targets[0]))

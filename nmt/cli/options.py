@@ -122,8 +122,8 @@ def corpus_files(
 
     if any(map(is_memory, files)):
         return text_files(files, languages, columns)
-    if len(files) != 2:
-        message = f"two files of text, or translation memories, are needed, not {' '.join(map(str, files))}"
+    if len(files) != 2 or any(columns):
+        message = f"two files of text or translation memories are needed, not {' '.join(map(str, files))}"
         raise InputError(message, hint="give train.de train.en, or memory.tmx")
     source, target = files
     return [source], [target]

@@ -11,18 +11,20 @@ import logging
 import re
 import zipfile
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain, islice, zip_longest
+from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from typing import Any, Literal
 from xml.etree import ElementTree
 
 from nmt.documents.files import DAMAGES
+from nmt.documents.html import escape_html
 from nmt.documents.po import po_messages, translations
-from nmt.documents.tables import SEPARATOR, delimiter_of
+from nmt.documents.tables import SEPARATOR, delimiter_of, escape_csv, escape_json
 from nmt.errors import InputError
-from nmt.files import cached, check_deflated
+from nmt.files import atomic_writer, cached, check_deflated
 from nmt.languages import ROLES, base_language, language_code, language_of_file
 from nmt.text.corpus_files import SIDES
 from nmt.text.lines import decode_lines, iter_lines, open_bytes, raw_lines, reading
@@ -41,7 +43,7 @@ TEXTS = {
     "source": ("source-language", "srcLang"),
     "target": ("target-language", "trgLang"),
 }
-IGNORED = ("alt-trans", "bpt", "ept", "it", "ph", "ut", "rPh")  # elements without text, such as codes
+IGNORED = ("alt-trans", "bpt", "ept", "it", "note", "ph", "prop", "rPh", "ut")  # elements without text, such as codes
 UNAPPROVED = re.compile("no|new|initial|needs-.*")  # values of the attributes `approved` and `state`
 NAMESPACE = re.compile("{.*}")
 PO_LANGUAGE = re.compile(r'^"Language: *([\w-]+)', re.MULTILINE)
@@ -49,12 +51,20 @@ HINT = "call its columns de and en, or choose: --source-lang and --target-lang (
 Names = tuple[str, str]  # of source and target
 Unit = Iterable[tuple[str, str]]  # languages or names of columns, with their texts; nothing without approval
 Row = dict[Any, str]  # the fields of a table by their columns
+Changes = Mapping[int, Names | None]
+# The formats that can be written: how they escape a text, and for rows and lines, which piece of a file is a unit.
+ESCAPES = {".csv": escape_csv, ".jsonl": escape_json, ".tbx": escape_html, ".tmx": escape_html, ".tsv": escape_csv}
+ESCAPES |= {".xlf": escape_html, ".xliff": escape_html}
+LINE = re.compile(rb"(?!\r?\n)[^\n]+\n?")
+PIECES = {".csv": re.compile(rb'(?!\r?\n|sep=)(?:[^"\n]++|"[^"]*")+\n?'), ".jsonl": LINE, ".tsv": LINE}
+XML_UNIT = re.compile(rb"<(tu|trans-unit|segment|termEntry|conceptEntry)[\s>].*?</\1\s*>\s*", re.DOTALL)
 
 
 def elements(stream: Any, names: Sequence[str]) -> Iterator[tuple[dict[str, str], ElementTree.Element]]:
     """Yield each element of these names with the attributes of the elements around it. Namespaces are removed."""
     around: list[ElementTree.Element] = []
-    if b"<!ENTITY" in stream.read(MAX_DECLARATIONS).replace(b"\0", b""):  # UTF-16 has zeros
+    declarations = stream.read(MAX_DECLARATIONS).replace(b"\0", b"")  # UTF-16 has zeros
+    if b"<!ENTITY" in declarations:
         raise ValueError("it declares entities, which is not allowed")
     stream.seek(0)
     for event, node in ElementTree.iterparse(stream, ("start", "end")):  # noqa: S314 - no entities
@@ -64,7 +74,10 @@ def elements(stream: Any, names: Sequence[str]) -> Iterator[tuple[dict[str, str]
             continue
         around.pop()
         if node.tag in names:
-            yield dict(chain.from_iterable(outer.items() for outer in around)), node
+            attributes: dict[str, str] = {}
+            for outer in around:
+                attributes |= outer.attrib
+            yield attributes, node
             del around[-1][:]
 
 
@@ -80,22 +93,31 @@ def xml_units(path: Path) -> Iterator[Unit]:
 
 def xml_unit(unit: ElementTree.Element, attributes: dict[str, str]) -> Unit:
     """Return the texts of an element. `attributes` are those of the header and of the elements around it."""
-    texts = [(attributes.get("srclang", ""), "")]  # the first language is the source
+    first = attributes.get("srclang", "")
+    texts = [(first, "")] if code_of(first) else []
+    remove_codes(unit)
     for node in unit.iter():
         attributes |= node.attrib  # an element also has the language of the elements around it
         if node.tag in TEXTS:
-            language = next(filter(None, map(attributes.get, TEXTS[node.tag])), node.tag)
-            texts.append((language, text_of(node)))
-    is_unapproved = any(UNAPPROVED.fullmatch(attributes.get(name, "")) for name in ("approved", "state"))
-    return [] if is_unapproved else texts
+            languages = map(attributes.get, TEXTS[node.tag])
+            language = next(filter(None, languages), node.tag)
+            texts.append((language, "".join(node.itertext())))
+    values = attributes.get("approved", ""), attributes.get("state", "")
+    return [] if any(map(UNAPPROVED.fullmatch, values)) else texts
+
+
+def remove_codes(node: ElementTree.Element) -> None:
+    """Remove the content and the attributes of the elements that are `IGNORED`."""
+    for inner in list(node.iter()):
+        if inner.tag in IGNORED:
+            tail = inner.tail
+            inner.clear()
+            inner.tail = tail
 
 
 def text_of(node: ElementTree.Element) -> str:
-    """Return the text in an element, without codes."""
-    for inner in list(node.iter()):
-        if inner.tag in IGNORED:
-            del inner[:]
-            inner.text = None
+    """Return the text in an element of a spreadsheet."""
+    remove_codes(node)
     return "".join(node.itertext())
 
 
@@ -165,7 +187,8 @@ def table_units(rows: Iterable[Row]) -> Iterator[Unit]:
     for row in filter(None, rows):
         if not names:
             names = row
-            if len(names) != 2 or any(code_of(name) or name.lower() in ROLES for name in names.values()):
+            named = [name for name in names.values() if code_of(name) or name.lower() in ROLES]
+            if named or len(names) != 2:
                 continue
         if not row.keys() <= names.keys():
             raise ValueError(f"the next row has {len(row)} fields, but the first has {len(names)}")
@@ -264,7 +287,9 @@ def text_files(paths: Sequence[Path], languages: Names, columns: Names) -> tuple
     sources, targets = [], []
     for path in paths:
         if not is_memory(path):
-            raise InputError(f"{path} is no translation memory", hint=f"they end in {' '.join(READERS)}")
+            raise InputError(
+                f"{path} is no translation memory", hint=f"they end in {', '.join(READERS)}; of two texts, give both"
+            )
         with reading(str(path)):
             status = path.stat()
         origin = [FORMAT, str(path.resolve()), status.st_size, status.st_mtime_ns, languages, columns]
@@ -280,30 +305,97 @@ def write_texts(path: Path, languages: Names, columns: Names, directory: Path) -
     """Write the texts of a memory into a directory. The names of the files end in the codes of the languages."""
     n_units = n_pairs = 0
     try:
-        # 1. Find the names of source and target.
-        units = plain_units(path)
-        head = list(islice(units, N_HEAD))
-        names = [name for name in dict.fromkeys(chain.from_iterable(head)) if name]
-        wanted = [plain_name(column or code) for column, code in zip(columns, languages, strict=True)]
-        if {*SIDES} <= {*names}:
-            names = list(SIDES)
-        chosen = wanted if {*wanted} <= {*names} else names
-        codes = [given or code_of(name) for given, name in zip(languages, chosen, strict=False)]
-        fits = [code_of(name) in ("", base_language(code)) for name, code in zip(chosen, codes, strict=False)]
-        if len(chosen) != 2 or not all(codes) or not all(fits):
-            raise InputError(f"which languages of {path}? It has {', '.join(names) or 'none':.200}", hint=HINT)
-
-        # 2. Write the pairs. Leave out the others.
-        source, target = directory / f"source.{path.name}.{codes[0]}", directory / f"target.{path.name}.{codes[1]}"
-        with source.open("wb") as sources, target.open("wb") as targets:
-            for unit in chain(head, units):
+        codes, units = units_in(path, languages, columns)
+        source_file = directory / f"source.{path.name}.{codes[0]}"
+        target_file = directory / f"target.{path.name}.{codes[1]}"
+        with source_file.open("w", encoding="utf-8") as sources, target_file.open("w", encoding="utf-8") as targets:
+            for source, target in units:
                 n_units += 1
-                pair = [unit.get(name, "") for name in chosen]
-                if all(pair):
+                if source and target:
                     n_pairs += 1
-                    sources.write(f"{pair[0]}\n".encode())
-                    targets.write(f"{pair[1]}\n".encode())
-    except (*DAMAGES, csv.Error, ElementTree.ParseError) as error:
+                    print(source, file=sources)
+                    print(target, file=targets)
+    except (*DAMAGES, LookupError, csv.Error, ElementTree.ParseError) as error:
         raise InputError(f"{path} is damaged after unit {n_units:,}: {error}", hint="save it anew") from error
-    message = "%s: %s pairs; %s units are left out, which lack one of the sides or are not approved"
-    log.info(message, path, f"{n_pairs:,}", f"{n_units - n_pairs:,}")
+    message = "%s: %d pairs; %d units are left out, which lack one of the sides or are not approved"
+    log.info(message, path, n_pairs, n_units - n_pairs)
+
+
+def units_in(path: Path, languages: Names, columns: Names) -> tuple[list[str], Iterator[Names]]:
+    """Return the codes of source and target, and an iterator of their texts in each unit. A missing text is empty.
+
+    Raises InputError if it is unclear which languages or columns of the memory are meant.
+    """
+    # 1. Find the names in the first units.
+    units = plain_units(path)
+    head = list(islice(units, N_HEAD))
+    names = list(dict.fromkeys(chain.from_iterable(head)))
+    if {*SIDES} <= {*names}:
+        names = list(SIDES)
+
+    # 2. Choose two of them: those that are wanted, or else the only two.
+    wanted = [plain_name(column or code) for column, code in zip(columns, languages, strict=True)]
+    chosen = wanted if {*wanted} <= {*names} else names
+    codes = []
+    is_clear = len(chosen) == 2
+    for name, given in zip(chosen, languages, strict=False):
+        code = given or code_of(name)
+        codes.append(code)
+        is_clear &= bool(code) and code_of(name) in ("", base_language(code))
+    if not is_clear:
+        known = ", ".join(names) or "none"
+        raise InputError(f"which languages of {path}? It has {known:.200}", hint=HINT)
+    source, target = chosen
+    return codes, ((unit.get(source, ""), unit.get(target, "")) for unit in chain(head, units))
+
+
+def write_copy(path: Path, copy: Path, languages: Names, columns: Names, changes: Changes) -> None:
+    """Write a copy of a memory with some units changed or left out. All others are copied byte for byte.
+
+    A unit stays as it is if its new texts cannot be put in place of the old ones, such as between codes. If the format
+    cannot be written, this is logged.
+
+    Args:
+        changes: for numbers of pairs, their new texts, or None for a pair to leave out.
+    """
+    suffix = suffix_of(path)
+    _, units = units_in(path, languages, columns)
+    n_units = sum(1 for _ in units)
+    _, units = units_in(path, languages, columns)
+    n_pairs = n_kept = position = 0
+    with path.open("rb") as file, mmap(file.fileno(), 0, access=ACCESS_READ) as content:
+        # 1. Count the pieces of the file that are units. A table may have one more, its header.
+        pattern = PIECES.get(suffix, XML_UNIT)
+        n_pieces = sum(1 for _ in pattern.finditer(content))
+        n_headers = n_pieces - n_units
+        is_header = n_headers == 1 and suffix in (".csv", ".tsv")
+        if suffix not in ESCAPES or not (n_headers == 0 or is_header):
+            log.warning("%s cannot be written in its own format: the two files of text are its copy", path)
+            return
+
+        # 2. Write the changed units, and what is between them.
+        pieces = islice(pattern.finditer(content), n_headers, None)
+        with atomic_writer(copy) as out:
+            for pair, piece in zip(units, pieces, strict=True):
+                n_pairs += all(pair)
+                if not all(pair) or n_pairs not in changes:
+                    continue
+                texts = changes[n_pairs]
+                new = with_texts(piece[0], pair, texts, ESCAPES[suffix]) if texts else b""
+                n_kept += new == piece[0]
+                out.write(content[position : piece.start()])
+                out.write(new)
+                position = piece.end()
+            out.write(content[position:])
+    log.info("%s: the copy of %s; %d units stay as they were, whose texts have codes or escapes", copy, path, n_kept)
+
+
+def with_texts(piece: bytes, old: Names, new: Names, escape: Callable[[str], str]) -> bytes:
+    """Replace the texts of a unit. Return it as it is if they are not found as the whole of two fields or elements."""
+    before = [re.escape(escape(text)) for text in old]
+    after = [escape(text) for text in new]
+    fields = rf"(?<![^>\",;\t\n])(?:({before[0]})|({before[1]}))(?![^<\",;\t\r\n])"
+    text = piece.decode(errors="surrogateescape")
+    text, n_replaced = re.subn(fields, lambda match: after[match[1] is None], text)
+    is_whole = n_replaced == 2 and old[0] != old[1]
+    return text.encode(errors="surrogateescape") if is_whole else piece

@@ -64,7 +64,7 @@ def test_the_cleaned_files_are_aligned_and_have_no_errors(shifted: Done, folder:
 
 
 UNSUITABLE = {  # arguments -> part of the error message
-    "a.de": "a config (.yaml) or two files are needed",
+    "a.de": "two files of text or translation memories are needed, not a.de",
     "a.de none.en": "none.en",
     "a.de empty": "empty is empty",
     "a.yaml --fix fixed": "--fix would join data.mix with the training files",
