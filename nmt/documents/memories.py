@@ -21,7 +21,7 @@ from xml.etree import ElementTree
 
 from nmt.documents.files import DAMAGES
 from nmt.documents.html import escape_html
-from nmt.documents.po import po_messages, translations
+from nmt.documents.po import po_messages, po_text, translations
 from nmt.documents.tables import SEPARATOR, delimiter_of, escape_csv, escape_json
 from nmt.errors import InputError
 from nmt.files import atomic_writer, cached, check_deflated
@@ -43,10 +43,21 @@ TEXTS = {
     "source": ("source-language", "srcLang"),
     "target": ("target-language", "trgLang"),
 }
-IGNORED = ("alt-trans", "bpt", "ept", "it", "note", "ph", "prop", "rPh", "ut")  # elements without text, such as codes
+IGNORED = (
+    "alt-trans",
+    "bpt",
+    "ept",
+    "f",
+    "it",
+    "note",
+    "ph",
+    "prop",
+    "rPh",
+    "ut",
+)  # elements without text, such as codes
 UNAPPROVED = re.compile("no|new|initial|needs-.*")  # values of the attributes `approved` and `state`
 NAMESPACE = re.compile("{.*}")
-PO_LANGUAGE = re.compile(r'^"Language: *([\w-]+)', re.MULTILINE)
+PO_LANGUAGE = re.compile(r"^Language: *([\w-]+)", re.MULTILINE)
 HINT = "call its columns de and en, or choose: --source-lang and --target-lang (nmt check: -l); --column and --into"
 Names = tuple[str, str]  # of source and target
 Unit = Iterable[tuple[str, str]]  # languages or names of columns, with their texts; nothing without approval
@@ -55,8 +66,9 @@ Changes = Mapping[int, Names | None]
 # The formats that can be written: how they escape a text, and for rows and lines, which piece of a file is a unit.
 ESCAPES = {".csv": escape_csv, ".jsonl": escape_json, ".tbx": escape_html, ".tmx": escape_html, ".tsv": escape_csv}
 ESCAPES |= {".xlf": escape_html, ".xliff": escape_html}
-LINE = re.compile(rb"(?!\r?\n)[^\n]+\n?")
-PIECES = {".csv": re.compile(rb'(?!\r?\n|sep=)(?:[^"\n]++|"[^"]*")+\n?'), ".jsonl": LINE, ".tsv": LINE}
+LINE = re.compile(rb"(?m)^(?!\r?\n)[^\n]+\n?")
+CSV_ROW = re.compile(rb'(?m)^(?!\r?\n|(?:\xef\xbb\xbf)?sep=)(?:[^"\n]++|"[^"]*")+\n?')
+PIECES = {".csv": CSV_ROW, ".jsonl": LINE, ".tsv": LINE}
 XML_UNIT = re.compile(rb"<(tu|trans-unit|segment|termEntry|conceptEntry)[\s>].*?</\1\s*>\s*", re.DOTALL)
 
 
@@ -122,10 +134,10 @@ def text_of(node: ElementTree.Element) -> str:
 
 
 def po_units(path: Path) -> Iterator[Unit]:
-    text = "\n".join(iter_lines([path]))
-    header = PO_LANGUAGE.search(text)
-    language = header[1] if header else path.stem
-    messages = po_messages(text)
+    messages = po_messages("\n".join(iter_lines([path])))
+    header = messages[0].values["msgstr"]
+    match = PO_LANGUAGE.search(po_text(header["value"]))
+    language = match[1] if match else path.stem
     for index, _, source, translation in translations(messages):
         # The sources are in English, as gettext recommends.
         yield [] if "fuzzy" in messages[index].flags else [("en", source), (language, translation)]
@@ -187,7 +199,7 @@ def table_units(rows: Iterable[Row]) -> Iterator[Unit]:
     for row in filter(None, rows):
         if not names:
             names = row
-            named = [name for name in names.values() if code_of(name) or name.lower() in ROLES]
+            named = [name for name in names.values() if code_of(name) or name.lower() in (*ROLES, *SIDES)]
             if named or len(names) != 2:
                 continue
         if not row.keys() <= names.keys():
@@ -267,14 +279,20 @@ def plain_name(name: str) -> str:
 
 
 def plain_units(path: Path) -> Iterator[dict[str, str]]:
-    """Yield the units of a memory. Each text is on one line."""
-    for unit in READERS[suffix_of(path)](path):
-        texts: dict[str, str] = {}
-        for name, text in unit:
-            lines = map(str.strip, text.splitlines())
-            key = plain_name(name)
-            texts[key] = texts.get(key) or " ".join(filter(None, lines))
-        yield texts
+    """Yield the units of a memory. Each text is on one line. Raises InputError if the memory is damaged."""
+    n_units = 0
+    try:
+        for unit in READERS[suffix_of(path)](path):
+            n_units += 1
+            texts: dict[str, str] = {}
+            for name, text in unit:
+                text.encode()  # raises UnicodeEncodeError, a ValueError, for half of a surrogate pair
+                lines = map(str.strip, text.splitlines())
+                key = plain_name(name)
+                texts[key] = texts.get(key) or " ".join(filter(None, lines))
+            yield texts
+    except (*DAMAGES, LookupError, csv.Error, ElementTree.ParseError) as error:
+        raise InputError(f"{path} is damaged after unit {n_units:,}: {error}", hint="save it anew") from error
 
 
 def text_files(paths: Sequence[Path], languages: Names, columns: Names) -> tuple[list[Path], list[Path]]:
@@ -304,19 +322,16 @@ def text_files(paths: Sequence[Path], languages: Names, columns: Names) -> tuple
 def write_texts(path: Path, languages: Names, columns: Names, directory: Path) -> None:
     """Write the texts of a memory into a directory. The names of the files end in the codes of the languages."""
     n_units = n_pairs = 0
-    try:
-        codes, units = units_in(path, languages, columns)
-        source_file = directory / f"source.{path.name}.{codes[0]}"
-        target_file = directory / f"target.{path.name}.{codes[1]}"
-        with source_file.open("w", encoding="utf-8") as sources, target_file.open("w", encoding="utf-8") as targets:
-            for source, target in units:
-                n_units += 1
-                if source and target:
-                    n_pairs += 1
-                    print(source, file=sources)
-                    print(target, file=targets)
-    except (*DAMAGES, LookupError, csv.Error, ElementTree.ParseError) as error:
-        raise InputError(f"{path} is damaged after unit {n_units:,}: {error}", hint="save it anew") from error
+    codes, units = units_in(path, languages, columns)
+    source_file = directory / f"source.{path.name}.{codes[0]}"
+    target_file = directory / f"target.{path.name}.{codes[1]}"
+    with source_file.open("w", encoding="utf-8") as sources, target_file.open("w", encoding="utf-8") as targets:
+        for source, target in units:
+            n_units += 1
+            if source and target:
+                n_pairs += 1
+                print(source, file=sources)
+                print(target, file=targets)
     message = "%s: %d pairs; %d units are left out, which lack one of the sides or are not approved"
     log.info(message, path, n_pairs, n_units - n_pairs)
 
