@@ -166,9 +166,8 @@ class Data(Section):
         is_known = self.source_lang and self.target_lang
         for files in (*self.train, *self.dev, *self.test, *self.mix.values()):
             if not (files.target or files.languages or is_known):
-                raise ValueError(
-                    f"{files.source[0]} has no target: give it, or source_lang and target_lang of a memory"
-                )
+                message = f"{files.source[0]} needs a target; a memory needs source_lang and target_lang instead"
+                raise ValueError(message)
         return self
 
     @model_validator(mode="after")
