@@ -43,18 +43,8 @@ TEXTS = {
     "source": ("source-language", "srcLang"),
     "target": ("target-language", "trgLang"),
 }
-IGNORED = (
-    "alt-trans",
-    "bpt",
-    "ept",
-    "f",
-    "it",
-    "note",
-    "ph",
-    "prop",
-    "rPh",
-    "ut",
-)  # elements without text, such as codes
+# Elements without text, such as codes, notes, formulas and phonetic readings.
+IGNORED = re.compile("alt-trans|bpt|ept|f|it|note|ph|prop|rPh|ut")
 UNAPPROVED = re.compile("no|new|initial|needs-.*")  # values of the attributes `approved` and `state`
 NAMESPACE = re.compile("{.*}")
 PO_LANGUAGE = re.compile(r"^Language: *([\w-]+)", re.MULTILINE)
@@ -63,13 +53,17 @@ Names = tuple[str, str]  # of source and target
 Unit = Iterable[tuple[str, str]]  # languages or names of columns, with their texts; nothing without approval
 Row = dict[Any, str]  # the fields of a table by their columns
 Changes = Mapping[int, Names | None]
-# The formats that can be written: how they escape a text, and for rows and lines, which piece of a file is a unit.
-ESCAPES = {".csv": escape_csv, ".jsonl": escape_json, ".tbx": escape_html, ".tmx": escape_html, ".tsv": escape_csv}
-ESCAPES |= {".xlf": escape_html, ".xliff": escape_html}
+# For the formats that can be written: the pieces of a file that are units, how a text is escaped, and quotes around it.
 LINE = re.compile(rb"(?m)^(?!\r?\n)[^\n]+\n?")
 CSV_ROW = re.compile(rb'(?m)^(?!\r?\n|(?:\xef\xbb\xbf)?sep=)(?:[^"\n]++|"[^"]*")+\n?')
-PIECES = {".csv": CSV_ROW, ".jsonl": LINE, ".tsv": LINE}
 XML_UNIT = re.compile(rb"<(tu|trans-unit|segment|termEntry|conceptEntry)[\s>].*?</\1\s*>\s*", re.DOTALL)
+Pieces = tuple[re.Pattern[bytes], Callable[[str], str], str]
+XML_PIECES: Pieces = XML_UNIT, escape_html, ""
+PIECES: dict[str, Pieces] = {
+    ".csv": (CSV_ROW, escape_csv, '"?'),
+    ".jsonl": (LINE, escape_json, ""),
+    ".tsv": (LINE, str, ""),
+}
 
 
 def elements(stream: Any, names: Sequence[str]) -> Iterator[tuple[dict[str, str], ElementTree.Element]]:
@@ -121,7 +115,7 @@ def xml_unit(unit: ElementTree.Element, attributes: dict[str, str]) -> Unit:
 def remove_codes(node: ElementTree.Element) -> None:
     """Remove the content and the attributes of the elements that are `IGNORED`."""
     for inner in list(node.iter()):
-        if inner.tag in IGNORED:
+        if IGNORED.fullmatch(inner.tag):
             tail = inner.tail
             inner.clear()
             inner.tail = tail
@@ -169,24 +163,28 @@ def xlsx_units(path: Path) -> Iterator[Unit]:
     """Yield the rows of the first sheet."""
     with zipfile.ZipFile(path) as archive:
         check_deflated(archive)
-        names = archive.namelist()
         shared: list[str] = []
-        for name in names:
+        sheets = []
+        for name in archive.namelist():
             if name == "xl/sharedStrings.xml":
                 with archive.open(name) as stream:
                     shared = [text_of(node) for _, node in elements(stream, ["si"])]
-        sheets = [name for name in names if name.startswith("xl/worksheets/sheet")]
+            elif name.startswith("xl/worksheets/sheet"):
+                sheets.append(name)
         with archive.open(min(sheets)) as stream:
-            yield from table_units(sheet_row(node, shared) for _, node in elements(stream, ["row"]))
+            rows = elements(stream, ["row"])
+            yield from table_units(sheet_row(row, shared) for _, row in rows)
 
 
 def sheet_row(row: ElementTree.Element, shared: Sequence[str]) -> Row:
     """Return the texts of a row by the letters of their columns."""
     fields: Row = {}
     for cell in row:
-        text = text_of(cell)
-        is_shared = cell.get("t") == "s"
-        fields[cell.get("r", "").rstrip("0123456789")] = shared[int(text)] if is_shared else text
+        text = text_of(cell).strip()
+        if text and cell.get("t") == "s":
+            text = shared[int(text)]
+        column = cell.get("r", "").rstrip("0123456789")
+        fields[column] = text
     return fields
 
 
@@ -373,18 +371,16 @@ def write_copy(path: Path, copy: Path, languages: Names, columns: Names, changes
     Args:
         changes: for numbers of pairs, their new texts, or None for a pair to leave out.
     """
-    suffix = suffix_of(path)
+    pattern, escape, quote = PIECES.get(suffix_of(path), XML_PIECES)
     _, units = units_in(path, languages, columns)
     n_units = sum(1 for _ in units)
     _, units = units_in(path, languages, columns)
     n_pairs = n_kept = position = 0
     with path.open("rb") as file, mmap(file.fileno(), 0, access=ACCESS_READ) as content:
         # 1. Count the pieces of the file that are units. A table may have one more, its header.
-        pattern = PIECES.get(suffix, XML_UNIT)
-        n_pieces = sum(1 for _ in pattern.finditer(content))
-        n_headers = n_pieces - n_units
-        is_header = n_headers == 1 and suffix in (".csv", ".tsv")
-        if suffix not in ESCAPES or not (n_headers == 0 or is_header):
+        n_headers = sum(1 for _ in pattern.finditer(content)) - n_units
+        may_be_header = n_headers == 1 and suffix_of(path) in (".csv", ".tsv")
+        if n_headers and not may_be_header:
             log.warning("%s cannot be written in its own format: the two files of text are its copy", path)
             return
 
@@ -396,7 +392,7 @@ def write_copy(path: Path, copy: Path, languages: Names, columns: Names, changes
                 if not all(pair) or n_pairs not in changes:
                     continue
                 texts = changes[n_pairs]
-                new = with_texts(piece[0], pair, texts, ESCAPES[suffix]) if texts else b""
+                new = with_texts(piece[0], pair, texts, escape, quote) if texts else b""
                 n_kept += new == piece[0]
                 out.write(content[position : piece.start()])
                 out.write(new)
@@ -405,11 +401,11 @@ def write_copy(path: Path, copy: Path, languages: Names, columns: Names, changes
     log.info("%s: the copy of %s; %d units stay as they were, whose texts have codes or escapes", copy, path, n_kept)
 
 
-def with_texts(piece: bytes, old: Names, new: Names, escape: Callable[[str], str]) -> bytes:
+def with_texts(piece: bytes, old: Names, new: Names, escape: Callable[[str], str], quote: str) -> bytes:
     """Replace the texts of a unit. Return it as it is if they are not found as the whole of two fields or elements."""
     before = [re.escape(escape(text)) for text in old]
-    after = [escape(text) for text in new]
-    fields = rf"(?<![^>\",;\t\n])(?:({before[0]})|({before[1]}))(?![^<\",;\t\r\n])"
+    after = [quote[:1] + escape(text) + quote[:1] for text in new]
+    fields = rf"(?<![^>\",;\t\n]){quote}(?:({before[0]})|({before[1]})){quote}(?![^<\",;\t\r\n])"
     text = piece.decode(errors="surrogateescape")
     text, n_replaced = re.subn(fields, lambda match: after[match[1] is None], text)
     is_whole = n_replaced == 2 and old[0] != old[1]

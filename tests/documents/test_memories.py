@@ -9,7 +9,6 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from conftest import rows_of
 
 from nmt.documents.memories import Names, is_memory, text_files, write_copy
 from nmt.errors import InputError
@@ -262,25 +261,37 @@ def test_a_copy_lacks_the_units_that_are_left_out(name: str, tmp_path: Path) -> 
     assert pairs_of(path.with_name("copy" + path.suffix), DE_EN) == PAIRS[1:]
 
 
-CHANGED = rows_of("a.tmx b.xlf c.xliff d.tbx e.csv f.csv h.jsonl i.jsonl", " ")
+CHANGED = {  # file name -> the pieces of text that are changed, and what is in the copy
+    "a.tmx": {"<seg>Tee<": "<seg>Tea<", "<seg>tea<": "<seg>&lt;tee&gt;<"},
+    "b.xlf": {">Tee<": ">Tea<", ">tea<": ">&lt;tee&gt;<"},
+    "d.tbx": {">Tee<": ">Tea<", ">tea<": ">&lt;tee&gt;<"},
+    "e.csv": {"Tee,tea": '"Tea","<tee>"'},
+    "f.csv": {"tea;Tee": '"<tee>";"Tea"'},
+    "h.jsonl": {'"Tee"': '"Tea"', '"tea"': '"<tee>"'},
+    "i.jsonl": {'"Tee"': '"Tea"', '"tea"': '"<tee>"'},
+}
 
 
 @pytest.mark.parametrize("name", CHANGED)
 def test_a_copy_has_new_texts_and_nothing_else_is_new(name: str, tmp_path: Path) -> None:
-    text = TEXTS[name].replace('<ph id="2"/>', "")
-    path = memory(tmp_path, name, text)
-    copy = copy_of(path, {2: ("Tea", "<tee>")})
-    escaped = "&lt;tee&gt;" if "<" in text else "<tee>"
-    assert copy in (
-        text.replace("Tee", "Tea").replace("tea", escaped),
-        text.replace("tea", escaped).replace("Tee", "Tea"),
-    )
+    path = memory(tmp_path, name, TEXTS[name])
+    expected = TEXTS[name]
+    for old, new in CHANGED[name].items():
+        expected = expected.replace(old, new)
+    assert copy_of(path, {2: ("Tea", "<tee>")}) == expected
 
 
 def test_the_texts_of_a_unit_can_be_exchanged(tmp_path: Path) -> None:
     path = memory(tmp_path, "a.csv", TEXTS["e.csv"])
     copy_of(path, {2: ("tea", "Tee")})
     assert pairs_of(path.with_name("copy.csv"), DE_EN) == [PAIRS[0], ("tea", "Tee")]
+
+
+def test_a_changed_field_is_in_quotes(tmp_path: Path) -> None:
+    path = memory(tmp_path, "a.csv", "de,en\nTee &quot;,tea\n")
+    copy = copy_of(path, {1: ('Tee "', "tea, hot")})
+    assert copy == 'de,en\n"Tee ""","tea, hot"\n'
+    assert pairs_of(path.with_name("copy.csv")) == [('Tee "', "tea, hot")]
 
 
 def test_texts_with_codes_stay_in_a_copy(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
