@@ -62,7 +62,8 @@ def check(
         streams.write_text(html, pages.page("check", f"{files} – nmt check", data))
     # 4. Write the cleaned copies.
     if fix is not None:
-        from nmt.documents.memories import is_memory, write_copy
+        from nmt.documents.memories import is_memory
+        from nmt.documents.memory_copies import write_copy
 
         (first, *_) = write_copies(report, corpora, fix)
         memory = Path(what[0])

@@ -11,20 +11,18 @@ import logging
 import re
 import zipfile
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import chain, islice, zip_longest
-from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from typing import Any, Literal
 from xml.etree import ElementTree
 
 from nmt.documents.files import DAMAGES
-from nmt.documents.html import escape_html
 from nmt.documents.po import po_messages, po_text, translations
-from nmt.documents.tables import SEPARATOR, delimiter_of, escape_csv, escape_json
+from nmt.documents.tables import SEPARATOR, delimiter_of
 from nmt.errors import InputError
-from nmt.files import atomic_writer, cached, check_deflated
+from nmt.files import cached, check_deflated
 from nmt.languages import ROLES, base_language, language_code, language_of_file
 from nmt.text.corpus_files import SIDES
 from nmt.text.lines import decode_lines, iter_lines, open_bytes, raw_lines, reading
@@ -52,18 +50,6 @@ HINT = "call its columns de and en, or choose: --source-lang and --target-lang (
 Names = tuple[str, str]  # of source and target
 Unit = Iterable[tuple[str, str]]  # languages or names of columns, with their texts; nothing without approval
 Row = dict[Any, str]  # the fields of a table by their columns
-Changes = Mapping[int, Names | None]
-# For the formats that can be written: the pieces of a file that are units, how a text is escaped, and quotes around it.
-LINE = re.compile(rb"(?m)^(?!\r?\n)[^\n]+\n?")
-CSV_ROW = re.compile(rb'(?m)^(?!\r?\n|(?:\xef\xbb\xbf)?sep=)(?:[^"\n]++|"[^"]*")+\n?')
-XML_UNIT = re.compile(rb"<(tu|trans-unit|segment|termEntry|conceptEntry)[\s>].*?</\1\s*>\s*", re.DOTALL)
-Pieces = tuple[re.Pattern[bytes], Callable[[str], str], str]
-XML_PIECES: Pieces = XML_UNIT, escape_html, ""
-PIECES: dict[str, Pieces] = {
-    ".csv": (CSV_ROW, escape_csv, '"?'),
-    ".jsonl": (LINE, escape_json, ""),
-    ".tsv": (LINE, str, ""),
-}
 
 
 def elements(stream: Any, names: Sequence[str]) -> Iterator[tuple[dict[str, str], ElementTree.Element]]:
@@ -99,14 +85,14 @@ def xml_units(path: Path) -> Iterator[Unit]:
 
 def xml_unit(unit: ElementTree.Element, attributes: dict[str, str]) -> Unit:
     """Return the texts of an element. `attributes` are those of the header and of the elements around it."""
-    first = attributes.get("srclang", "")
-    texts = [(first, "")] if code_of(first) else []
+    source = attributes.get("srclang", "")
+    texts = [(source, "")] if code_of(source) else []
     remove_codes(unit)
     for node in unit.iter():
         attributes |= node.attrib  # an element also has the language of the elements around it
         if node.tag in TEXTS:
-            languages = map(attributes.get, TEXTS[node.tag])
-            language = next(filter(None, languages), node.tag)
+            first, second = TEXTS[node.tag]
+            language = attributes.get(first) or attributes.get(second, node.tag)
             texts.append((language, "".join(node.itertext())))
     values = attributes.get("approved", ""), attributes.get("state", "")
     return [] if any(map(UNAPPROVED.fullmatch, values)) else texts
@@ -232,12 +218,13 @@ def zip_units(path: Path) -> Iterator[Unit]:
     with zipfile.ZipFile(path) as archive:
         check_deflated(archive)
         for name in sorted(archive.namelist()):
-            lines = raw_lines(archive.open(name), name)
-            sides[code_of(name.rpartition(".")[2])].append(decode_lines(lines, name))
-        sides.pop("", None)  # such as README
+            code = code_of(name.rpartition(".")[2])
+            if code:  # README has none
+                lines = raw_lines(archive.open(name), name)
+                sides[code].append(decode_lines(lines, name))
         for texts in zip_longest(*map(chain.from_iterable, sides.values())):
             if None in texts:
-                raise ValueError(f"its members in {' and '.join(sides)} have different numbers of lines")
+                raise ValueError("its members have different numbers of lines")
             yield zip(sides, texts, strict=True)
 
 
@@ -360,53 +347,3 @@ def units_in(path: Path, languages: Names, columns: Names) -> tuple[list[str], I
         raise InputError(f"which languages of {path}? It has {known:.200}", hint=HINT)
     source, target = chosen
     return codes, ((unit.get(source, ""), unit.get(target, "")) for unit in chain(head, units))
-
-
-def write_copy(path: Path, copy: Path, languages: Names, columns: Names, changes: Changes) -> None:
-    """Write a copy of a memory with some units changed or left out. All others are copied byte for byte.
-
-    A unit stays as it is if its new texts cannot be put in place of the old ones, such as between codes. If the format
-    cannot be written, this is logged.
-
-    Args:
-        changes: for numbers of pairs, their new texts, or None for a pair to leave out.
-    """
-    pattern, escape, quote = PIECES.get(suffix_of(path), XML_PIECES)
-    _, units = units_in(path, languages, columns)
-    n_units = sum(1 for _ in units)
-    _, units = units_in(path, languages, columns)
-    n_pairs = n_kept = position = 0
-    with path.open("rb") as file, mmap(file.fileno(), 0, access=ACCESS_READ) as content:
-        # 1. Count the pieces of the file that are units. A table may have one more, its header.
-        n_headers = sum(1 for _ in pattern.finditer(content)) - n_units
-        may_be_header = n_headers == 1 and suffix_of(path) in (".csv", ".tsv")
-        if n_headers and not may_be_header:
-            log.warning("%s cannot be written in its own format: the two files of text are its copy", path)
-            return
-
-        # 2. Write the changed units, and what is between them.
-        pieces = islice(pattern.finditer(content), n_headers, None)
-        with atomic_writer(copy) as out:
-            for pair, piece in zip(units, pieces, strict=True):
-                n_pairs += all(pair)
-                if not all(pair) or n_pairs not in changes:
-                    continue
-                texts = changes[n_pairs]
-                new = with_texts(piece[0], pair, texts, escape, quote) if texts else b""
-                n_kept += new == piece[0]
-                out.write(content[position : piece.start()])
-                out.write(new)
-                position = piece.end()
-            out.write(content[position:])
-    log.info("%s: the copy of %s; %d units stay as they were, whose texts have codes or escapes", copy, path, n_kept)
-
-
-def with_texts(piece: bytes, old: Names, new: Names, escape: Callable[[str], str], quote: str) -> bytes:
-    """Replace the texts of a unit. Return it as it is if they are not found as the whole of two fields or elements."""
-    before = [re.escape(escape(text)) for text in old]
-    after = [quote[:1] + escape(text) + quote[:1] for text in new]
-    fields = rf"(?<![^>\",;\t\n]){quote}(?:({before[0]})|({before[1]})){quote}(?![^<\",;\t\r\n])"
-    text = piece.decode(errors="surrogateescape")
-    text, n_replaced = re.subn(fields, lambda match: after[match[1] is None], text)
-    is_whole = n_replaced == 2 and old[0] != old[1]
-    return text.encode(errors="surrogateescape") if is_whole else piece
