@@ -96,12 +96,12 @@ def terms_of(glossary: Path | None, translator: "Translator", engine: EngineName
     if engine == "ctranslate2" and not translator.config.data.glossary:
         message = "CTranslate2 uses a --glossary only with models that were trained with data.glossary=true"
         raise InputError(message, hint="leave out --engine")
-    from nmt.documents.memories import is_memory, text_files
+    from nmt.documents.memories import is_memory, suffix_of, text_files
     from nmt.text.glossary import read_glossary
     from nmt.text.lines import iter_lines
 
     lines: Iterable[str] = iter_lines([glossary])
-    if is_memory(glossary) and glossary.suffix != ".tsv":
+    if is_memory(glossary) and suffix_of(glossary) != ".tsv":
         sources, targets = text_files([glossary], languages_of_model(translator), ("", ""))
         lines = map("\t".join, zip(iter_lines(sources), iter_lines(targets), strict=True))
     return read_glossary(glossary, lines)

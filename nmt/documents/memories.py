@@ -317,8 +317,7 @@ def write_texts(path: Path, languages: Names, columns: Names, directory: Path) -
                 n_pairs += 1
                 print(source, file=sources)
                 print(target, file=targets)
-    message = "%s: %d pairs; %d units are left out, which lack one of the sides or are not approved"
-    log.info(message, path, n_pairs, n_units - n_pairs)
+    log.info("%s: %d pairs; left out without a side or without approval: %d", path, n_pairs, n_units - n_pairs)
 
 
 def units_in(path: Path, languages: Names, columns: Names) -> tuple[list[str], Iterator[Names]]:

@@ -67,7 +67,7 @@ def write_copy(path: Path, copy: Path, languages: Names, columns: Names, changes
                 out.write(new)
                 position = piece.end()
             out.write(content[position:])
-    log.info("%s: the copy of %s; %d units stay as they were, whose texts have codes or escapes", copy, path, n_kept)
+    log.info("%s: the copy of %s; not mended, because of codes or escapes in their texts: %d", copy, path, n_kept)
 
 
 def with_texts(piece: bytes, old: Names, new: Names, escape: Callable[[str], str], quote: str) -> bytes:

@@ -172,7 +172,7 @@ def test_only_memories_have_pairs(tmp_path: Path) -> None:
 def test_units_that_are_left_out_are_counted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "nmt")
     pairs_of(memory(tmp_path, "a.xlf", XLIFF))
-    assert "a.xlf: 2 pairs; 3 units are left out" in caplog.text
+    assert "a.xlf: 2 pairs; left out without a side or without approval: 3" in caplog.text
 
 
 def test_a_long_memory_is_read_as_a_stream(tmp_path: Path) -> None:

@@ -61,7 +61,7 @@ def test_a_changed_field_is_in_quotes(tmp_path: Path) -> None:
 def test_texts_with_codes_stay_in_a_copy(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "nmt")
     assert copy_of(memory(tmp_path, "a.tmx", TMX), {1: ("Hund", "dog")}) == TMX
-    assert "1 units stay as they were" in caplog.text
+    assert "in their texts: 1" in caplog.text
 
 
 def test_it_is_said_that_a_format_cannot_be_written(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
