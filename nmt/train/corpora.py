@@ -7,7 +7,6 @@ from pathlib import Path
 
 from nmt.config import Config, Files, data_root, language
 from nmt.corpus.catalog import CORPORA, command
-from nmt.documents.memories import text_files
 from nmt.errors import DataError
 from nmt.run.directory import hash_files
 from nmt.text.corpus_files import SIDES, Pairs
@@ -57,6 +56,8 @@ def corpus_paths(config: Config, files: Files) -> tuple[list[Path], list[Path]]:
     root = data_root(root_of(config, files))
     sources = [root / path for path in files.source]
     if not files.target:
+        from nmt.documents.memories import text_files  # imported here, because this takes 100 ms
+
         return text_files(sources, languages_of(config, files), (files.column, files.into))
     return sources, [root / path for path in files.target]
 
