@@ -12,13 +12,15 @@ from nmt.errors import InputError
 if TYPE_CHECKING:
     from nmt.corpus.check import CheckReport
     from nmt.corpus.reading import CorpusFiles
+    from nmt.corpus.repair import CorpusRepair
 
 MAX_LINES_IN_PAGE = 1_000  # maximum number of lines that the HTML page lists for a finding
 
 
 def check(
     what: Annotated[
-        list[str], typer.Argument(metavar="CONFIG [KEY=VALUE]... | SRC TGT", help="A config, or two files.")
+        list[str],
+        typer.Argument(metavar="CONFIG [KEY=VALUE]... | SRC TGT | MEMORY...", help="A config, two texts, or memories."),
     ],
     show: Annotated[int, typer.Option(min=0, max=5, help="Examples of each finding.")] = 2,
     json_lines: Annotated[bool, typer.Option("--json", help="Print one JSON object with all line numbers.")] = False,
@@ -28,6 +30,8 @@ def check(
         typer.Option("--fix", metavar="DIR", help="Write cleaned copies of the files, and a list of changes."),
     ] = None,
     languages: options.Languages = "",
+    column: options.Column = "",
+    into: options.Into = "",
 ) -> None:
     """Look for faults in parallel text before training on it.
 
@@ -42,7 +46,7 @@ def check(
     if Path(what[0]).suffix in (".yaml", ".yml"):
         corpora, declared = corpora_of_config(Path(what[0]), what[1:], languages, is_fixed=fix is not None)
     else:
-        corpora, declared = corpus_of_files(what, languages)
+        corpora, declared = corpus_of_files(what, languages, (column, into))
     report = check(corpora, declared, quiet=streams.is_quiet())
     # 2. Print the report.
     if json_lines:
@@ -58,17 +62,24 @@ def check(
         streams.write_text(html, pages.page("check", f"{files} – nmt check", data))
     # 4. Write the cleaned copies.
     if fix is not None:
-        write_copies(report, corpora, fix)
+        from nmt.documents.memories import is_memory
+        from nmt.documents.memory_copies import write_copy
+
+        (first, *_) = write_copies(report, corpora, fix)
+        memory = Path(what[0])
+        if len(what) == 1 and is_memory(memory):
+            write_copy(memory, fix / memory.name, declared, (column, into), first.changed)
     # If a finding is an error, exit with 1, so that scripts can stop.
     if any(finding.severity == "error" for finding in report.findings):
         raise typer.Exit(1)
 
 
-def write_copies(report: "CheckReport", corpora: "list[CorpusFiles]", directory: Path) -> None:
+def write_copies(report: "CheckReport", corpora: "list[CorpusFiles]", directory: Path) -> "list[CorpusRepair]":
     """Write cleaned copies of the corpora to a directory, and log what was changed."""
     from nmt.corpus import repair
 
-    for mended in repair.fix(report, corpora, directory):
+    repairs = repair.fix(report, corpora, directory)
+    for mended in repairs:
         n_changed = mended.counts["changed"] + mended.counts["exchanged"]
         counts = f"{mended.n_pairs:,} pairs, {n_changed:,} of them changed; {mended.counts['dropped']:,} dropped"
         if mended.n_realigned:
@@ -76,6 +87,7 @@ def write_copies(report: "CheckReport", corpora: "list[CorpusFiles]", directory:
         log.info("%s: %s -> %s and %s", mended.files.name, counts, *mended.paths)
     changes = directory / repair.CHANGES
     log.info("%s names all changed and dropped lines; the originals are as they were", changes)
+    return repairs
 
 
 def corpora_of_config(
@@ -111,15 +123,16 @@ def corpora_of_config(
     return list(joined.values()), declared
 
 
-def corpus_of_files(names: list[str], languages: str) -> tuple[list["CorpusFiles"], tuple[str, str]]:
-    """Return a corpus of two files, and the languages that the file names declare."""
+def corpus_of_files(
+    names: list[str], languages: str, columns: tuple[str, str]
+) -> tuple[list["CorpusFiles"], tuple[str, str]]:
+    """Return a corpus of two files or of translation memories, and the languages that the file names declare."""
     from nmt.corpus.reading import CorpusFiles
+    from nmt.documents.memories import is_memory
     from nmt.languages import language_of_file
 
-    if languages:
-        raise InputError("-l chooses a direction of a config", hint="leave it out")
-    if len(names) != 2:
-        message = f"a config (.yaml) or two files are needed, not {' '.join(names)}"
-        raise InputError(message, hint="nmt check mine.yaml, or nmt check train.de train.en")
-    source, target = map(Path, names)
-    return [CorpusFiles("corpus", [source], [target])], (language_of_file(source), language_of_file(target))
+    if languages and not is_memory(Path(names[0])):
+        raise InputError("-l chooses a direction of a config or the languages of a memory", hint="leave it out")
+    source_language, _, target_language = languages.rpartition("-")
+    sources, targets = options.corpus_files([*map(Path, names)], (source_language, target_language), columns)
+    return [CorpusFiles("corpus", sources, targets)], (language_of_file(sources[0]), language_of_file(targets[0]))

@@ -50,6 +50,13 @@ def read_test_set(src: Path | None, ref: list[Path] | None, configs: "Sequence[C
     return test_set
 
 
+def memory_test_set(memory: Path, translator: "Translator | None", columns: tuple[str, str]) -> TestSet:
+    """Read a translation memory in the languages of the model."""
+    languages = options.languages_of_model(translator) if translator else ("", "")
+    sources, references = options.corpus_files([memory], languages, columns)
+    return read_test_set(sources[0], references, [])
+
+
 def configured_test_set(configs: "Sequence[Config]") -> TestSet:
     """Read the test set in data.test of the configs.
 
@@ -70,7 +77,7 @@ def configured_test_set(configs: "Sequence[Config]") -> TestSet:
     if any(other != paths[0] for other in paths):
         raise InputError("the runs name different test sets", hint="give --src and --ref")
     # Name the files as the config does, without data.root.
-    names = " ".join(corpora[0].source), [" ".join(corpora[0].target)]
+    names = " ".join(corpora[0].source), [" ".join(corpora[0].target or corpora[0].source)]
     source_files, target_files = paths[0]
     return TestSet(*names, list(iter_lines(source_files)), [list(iter_lines(target_files))])
 

@@ -97,6 +97,7 @@ class CorpusRepair:
                 for line in finding.lines:
                     self.kinds[line].append(finding.kind.name)
         self.paths: tuple[Path, ...] = ()  # source and target file of the cleaned copy
+        self.changed: dict[int, Texts | None] = {}  # texts of changed pairs by source line; None: dropped
         self.counts = Counter[str]()  # number of entries in the list of changes, by action
         self.n_pairs = 0
         self.n_realigned = 0  # written pairs with two different line numbers
@@ -158,10 +159,13 @@ class CorpusRepair:
         if reasons:
             self.note("dropped", reasons, source, target)
             return None
+        is_changed = (texts[0].encode(), texts[1].encode()) != (source.raw, target.raw)
         if is_exchanged:
             self.note("exchanged", ["exchanged"], source, target)
-        elif (texts[0].encode(), texts[1].encode()) != (source.raw, target.raw):
+        elif is_changed:
             self.note("changed", of_repair("clean", kinds), source, target)
+        if is_changed or source.number != target.number:
+            self.changed[source.number] = texts
         return texts
 
     def known_kinds(self, source: RawLine, target: RawLine) -> list[str]:
@@ -193,6 +197,8 @@ class CorpusRepair:
     def note(self, action: str, kinds: list[str], source: RawLine | None, target: RawLine | None) -> None:
         """Add an entry to the list of changes."""
         self.counts[action] += 1
+        if source is not None:
+            self.changed[source.number] = None
         entry = {
             "corpus": self.files.name,
             "action": action,

@@ -140,7 +140,7 @@ def test_all_faults_are_reported_at_once_with_their_lines(folder: Path) -> None:
     assert sorted(faults) == [
         "command line: 'decode.beam': input should be greater than or equal to 1, got 0",
         "demo.yaml:2: 'seed': input should be greater than or equal to 0, got -1",
-        "demo.yaml:4: 'data.train.target' is missing",
+        "demo.yaml:3: a needs a target; a memory needs source_lang and target_lang instead",
         "demo.yaml:7: 'train.lr': input should be a valid number, unable to parse string as a number, got 'x'",
         "demo.yaml:8: unknown key 'train.warmupp' (did you mean 'train.warmup'?)",
         "demo.yaml:9: unknown key 'xyzzy'",
