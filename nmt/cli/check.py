@@ -30,8 +30,6 @@ def check(
         typer.Option("--fix", metavar="DIR", help="Write cleaned copies of the files, and a list of changes."),
     ] = None,
     languages: options.Languages = "",
-    column: options.Column = "",
-    into: options.Into = "",
 ) -> None:
     """Look for faults in parallel text before training on it.
 
@@ -46,7 +44,7 @@ def check(
     if Path(what[0]).suffix in (".yaml", ".yml"):
         corpora, declared = corpora_of_config(Path(what[0]), what[1:], languages, is_fixed=fix is not None)
     else:
-        corpora, declared = corpus_of_files(what, languages, (column, into))
+        corpora, declared = corpus_of_files(what, languages)
     report = check(corpora, declared, quiet=streams.is_quiet())
     # 2. Print the report.
     if json_lines:
@@ -62,13 +60,12 @@ def check(
         streams.write_text(html, pages.page("check", f"{files} – nmt check", data))
     # 4. Write the cleaned copies.
     if fix is not None:
-        from nmt.documents.memories import is_memory
-        from nmt.documents.memory_copies import write_copy
+        from nmt.documents import memories
 
-        (first, *_) = write_copies(report, corpora, fix)
-        memory = Path(what[0])
-        if len(what) == 1 and is_memory(memory):
-            write_copy(memory, fix / memory.name, declared, (column, into), first.changed)
+        train, *_ = write_copies(report, corpora, fix)
+        paths = list(map(Path, what))
+        if all(map(memories.is_memory, paths)):
+            memories.write_copies(paths, fix, declared, train.paths, train.kept)
     # If a finding is an error, exit with 1, so that scripts can stop.
     if any(finding.severity == "error" for finding in report.findings):
         raise typer.Exit(1)
@@ -81,7 +78,7 @@ def write_copies(report: "CheckReport", corpora: "list[CorpusFiles]", directory:
     repairs = repair.fix(report, corpora, directory)
     for mended in repairs:
         n_changed = mended.counts["changed"] + mended.counts["exchanged"]
-        counts = f"{mended.n_pairs:,} pairs, {n_changed:,} of them changed; {mended.counts['dropped']:,} dropped"
+        counts = f"{len(mended.kept):,} pairs, {n_changed:,} of them changed; {mended.counts['dropped']:,} dropped"
         if mended.n_realigned:
             counts += f"; {mended.n_realigned:,} are of lines with different numbers, so check the copies, too"
         log.info("%s: %s -> %s and %s", mended.files.name, counts, *mended.paths)
@@ -94,7 +91,7 @@ def corpora_of_config(
     file: Path, overrides: list[str], languages: str, *, is_fixed: bool
 ) -> tuple[list["CorpusFiles"], tuple[str, str]]:
     """Return the corpora of one direction, and its source and target language. The training corpus comes first."""
-    from nmt.config import chosen_direction, language, load_config
+    from nmt.config import chosen_direction, languages_of, load_config
     from nmt.corpus.reading import CorpusFiles
     from nmt.train.corpora import all_corpora, corpus_paths
 
@@ -116,23 +113,18 @@ def corpora_of_config(
     if "train" not in joined:
         raise InputError(f"{file} has no training pairs for {direction}", hint="name another direction with -l")
     # Take the languages of the chosen direction. Without a direction, take those of the config.
-    declared = language(config.data, "source"), language(config.data, "target")
+    declared = languages_of(config.data)
     if direction:
         source_language, _, target_language = direction.rpartition("-")
         declared = source_language, target_language
     return list(joined.values()), declared
 
 
-def corpus_of_files(
-    names: list[str], languages: str, columns: tuple[str, str]
-) -> tuple[list["CorpusFiles"], tuple[str, str]]:
-    """Return a corpus of two files or of translation memories, and the languages that the file names declare."""
+def corpus_of_files(names: list[str], languages: str) -> tuple[list["CorpusFiles"], tuple[str, str]]:
+    """Return a corpus of two files of text or of memories, and the languages that the file names declare."""
     from nmt.corpus.reading import CorpusFiles
-    from nmt.documents.memories import is_memory
+    from nmt.documents.memories import text_files
     from nmt.languages import language_of_file
 
-    if languages and not is_memory(Path(names[0])):
-        raise InputError("-l chooses a direction of a config or the languages of a memory", hint="leave it out")
-    source_language, _, target_language = languages.rpartition("-")
-    sources, targets = options.corpus_files([*map(Path, names)], (source_language, target_language), columns)
+    sources, targets = text_files(list(map(Path, names)), languages.split("-"))
     return [CorpusFiles("corpus", sources, targets)], (language_of_file(sources[0]), language_of_file(targets[0]))

@@ -11,7 +11,7 @@ import typer
 
 from nmt.cli import options, streams
 from nmt.cli.streams import log
-from nmt.cli.testset import TestSet, memory_test_set, read_test_set, search_for_scores, translate_all, warn_if_tokenized
+from nmt.cli.testset import TestSet, read_test_set, search_for_scores, translate_all, warn_if_tokenized
 from nmt.errors import InputError, NmtError
 from nmt.files import hash_file
 from nmt.text.lines import iter_lines
@@ -36,13 +36,12 @@ class Tested(NamedTuple):
 
 
 def evaluate(
-    memory: Annotated[Path | None, typer.Argument(help="A translation memory, in place of --src and --ref.")] = None,
     model: options.Models = None,
     languages: options.Languages = "",
-    src: Annotated[Path | None, typer.Option(help="Source lines. [default: the config's data.test]")] = None,
+    src: Annotated[
+        Path | None, typer.Option(help="Source lines, or a memory. [default: the config's data.test]")
+    ] = None,
     ref: options.References = None,
-    column: options.Column = "",
-    into: options.Into = "",
     hyp: Annotated[Path | None, typer.Option(help="Translations to score; no model is used.")] = None,
     beam: options.Beam = None,
     lowercase: options.Lowercase = False,
@@ -66,21 +65,22 @@ def evaluate(
     from nmt.languages import language_of_file
 
     # 1. Choose what to test: given translations, or a model in one or several directions.
-    uses_model = bool(model or languages or beam)
-    check_arguments(memory, src, ref, hyp, uses_model=uses_model)
     if hyp is not None:
+        if model or languages or beam:
+            raise InputError("--hyp uses no model, but -m, -l and --beam need one", hint="leave them out")
         tested = [Tested("", None, [])]
     else:
         paths = options.model_paths(model, always_log=True)
         loaded = options.load_translator(paths, device, precision, engine, languages=None)
         model_hash = hash_file(loaded.run.model_file) if loaded.run else ""  # a training may replace the file later
-        tested = directions_to_test(loaded, languages, is_given=src is not None or memory is not None)
+        if ref and not src:
+            raise InputError("--ref needs --src", hint="give both, or neither for the run's data.test")
+        tested = directions_to_test(loaded, languages, is_given=src is not None)
     all_hypotheses: list[str] = []
     figures_by_direction: dict[str, Figures] = {}
     for direction, translator, configs in tested:
         # 2. Read the translations, or let the model translate.
-        columns = column, into
-        test_set = memory_test_set(memory, translator, columns) if memory else read_test_set(src, ref, configs)
+        test_set = read_test_set(src, ref, configs, translator)
         figures: Figures = {}
         if hyp is not None:
             hypotheses = list(iter_lines([hyp]))
@@ -107,18 +107,6 @@ def evaluate(
     warn_if_tokenized(all_hypotheses, tokenize)
     if json_lines:
         streams.print_json({"directions": figures_by_direction} if len(tested) > 1 else figures)
-
-
-def check_arguments(
-    memory: Path | None, src: Path | None, ref: list[Path] | None, hyp: Path | None, *, uses_model: bool
-) -> None:
-    """Raise InputError if the arguments do not fit together."""
-    if memory and (src or ref):
-        raise InputError("a translation memory stands in place of --src and --ref", hint="leave them out")
-    if hyp and uses_model:
-        raise InputError("--hyp uses no model, but -m, -l and --beam need one", hint="leave them out")
-    if ref and not (src or hyp):
-        raise InputError("--ref needs --src", hint="give both, or neither for the run's data.test")
 
 
 def directions_to_test(loaded: "Translator", languages: str, *, is_given: bool) -> list[Tested]:

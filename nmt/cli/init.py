@@ -39,8 +39,6 @@ def init(
     minutes: Annotated[float | None, typer.Option(help="About how long to train in all.")] = None,
     source_lang: Annotated[str, typer.Option(help="Language code. [default: the file's]")] = "",
     target_lang: Annotated[str, typer.Option(help="Language code. [default: the file's]")] = "",
-    column: options.Column = "",
-    into: options.Into = "",
     device: options.Device = "auto",
 ) -> None:
     """Write a config, with reasons, for two files of text or for translation memories.
@@ -52,12 +50,13 @@ def init(
 
     from nmt.config import check_config
     from nmt.corpus.split import split_corpus
+    from nmt.documents.memories import text_files
     from nmt.files import atomic_write
     from nmt.processes import prepare_torch
     from nmt.train import plan as planning
 
     # 1. Choose names for the config, the data and the run. None of these files may exist.
-    sources, targets = options.corpus_files(files, (source_lang, target_lang), (column, into))
+    sources, targets = text_files(files, (source_lang, target_lang))
     languages = languages_of_files((sources[0], source_lang), (targets[0], target_lang))
     output = output or Path(f"{'-'.join(languages)}.yaml")
     data = output.with_suffix("")

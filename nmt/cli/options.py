@@ -2,7 +2,7 @@
 
 import gc
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -49,10 +49,6 @@ GlossaryFile = Annotated[
     Path | None, typer.Option("--glossary", help="Terms: source term TAB target term; or .csv, .xlsx, .tbx.")
 ]
 
-# Corpora
-Column = Annotated[str, typer.Option(help="Of a memory with several columns: name of the source column.")]
-Into = Annotated[str, typer.Option(help="With --column: name of the target column.")]
-
 # Scores
 References = Annotated[list[Path] | None, typer.Option(help="Reference lines; repeat it for several.")]
 Lowercase = Annotated[bool, typer.Option(help="Ignore case.")]
@@ -96,37 +92,16 @@ def terms_of(glossary: Path | None, translator: "Translator", engine: EngineName
     if engine == "ctranslate2" and not translator.config.data.glossary:
         message = "CTranslate2 uses a --glossary only with models that were trained with data.glossary=true"
         raise InputError(message, hint="leave out --engine")
-    from nmt.documents.memories import is_memory, suffix_of, text_files
+    from nmt.config import languages_of
+    from nmt.documents.memories import is_memory, text_files
     from nmt.text.glossary import read_glossary
     from nmt.text.lines import iter_lines
 
     lines: Iterable[str] = iter_lines([glossary])
-    if is_memory(glossary) and suffix_of(glossary) != ".tsv":
-        sources, targets = text_files([glossary], languages_of_model(translator), ("", ""))
+    if is_memory(glossary) and glossary.suffix != ".tsv":
+        sources, targets = text_files([glossary], languages_of(translator.config.data))
         lines = map("\t".join, zip(iter_lines(sources), iter_lines(targets), strict=True))
     return read_glossary(glossary, lines)
-
-
-def languages_of_model(translator: "Translator") -> tuple[str, str]:
-    """Return the source language and the target language of a model. They are empty if unknown."""
-    from nmt.config import language
-
-    return language(translator.config.data, "source"), translator.target_language
-
-
-def corpus_files(
-    files: Sequence[Path], languages: tuple[str, str], columns: tuple[str, str]
-) -> tuple[list[Path], list[Path]]:
-    """Return the source files and the target files of two texts, or of translation memories; see `text_files`."""
-    from nmt.documents.memories import is_memory, text_files
-
-    if any(map(is_memory, files)):
-        return text_files(files, languages, columns)
-    if len(files) != 2 or any(columns):
-        message = f"two files of text or translation memories are needed, not {' '.join(map(str, files))}"
-        raise InputError(message, hint="give train.de train.en, or memory.tmx")
-    source, target = files
-    return [source], [target]
 
 
 def newest_run() -> Path:

@@ -23,18 +23,25 @@ class TestSet(NamedTuple):
     references: list[list[str]]  # the lines of each reference
 
 
-def read_test_set(src: Path | None, ref: list[Path] | None, configs: "Sequence[Config]") -> TestSet:
+def read_test_set(
+    src: Path | None, ref: list[Path] | None, configs: "Sequence[Config]", translator: "Translator | None" = None
+) -> TestSet:
     """Read the given files. By default, read the test set in data.test of the configs.
+
+    `src` may be a translation memory. It is read in the languages of the translator.
 
     Raises:
         DataError: the numbers of lines differ.
-        InputError: there is no test set, the configs name different ones, or `src` is given without `ref`.
+        InputError: there is no test set, the configs name different ones, or `src` is text and given without `ref`.
     """
+    from nmt.config import languages_of
+    from nmt.documents.memories import text_files
     from nmt.evaluate import check_references
     from nmt.text.lines import iter_lines
 
     if src and not ref:
-        raise InputError("--src needs --ref", hint="give both, or neither for the run's data.test")
+        languages = languages_of(translator.config.data) if translator else ("", "")
+        (src,), ref = text_files([src], languages)
     # 1. Read the lines.
     if ref:
         sources = list(iter_lines([src])) if src else []
@@ -48,13 +55,6 @@ def read_test_set(src: Path | None, ref: list[Path] | None, configs: "Sequence[C
     if src or not ref:
         check_references(test_set.references, test_set.sources, "source lines")
     return test_set
-
-
-def memory_test_set(memory: Path, translator: "Translator | None", columns: tuple[str, str]) -> TestSet:
-    """Read a translation memory in the languages of the model."""
-    languages = options.languages_of_model(translator) if translator else ("", "")
-    sources, references = options.corpus_files([memory], languages, columns)
-    return read_test_set(sources[0], references, [])
 
 
 def configured_test_set(configs: "Sequence[Config]") -> TestSet:
@@ -77,7 +77,7 @@ def configured_test_set(configs: "Sequence[Config]") -> TestSet:
     if any(other != paths[0] for other in paths):
         raise InputError("the runs name different test sets", hint="give --src and --ref")
     # Name the files as the config does, without data.root.
-    names = " ".join(corpora[0].source), [" ".join(corpora[0].target or corpora[0].source)]
+    names = " ".join(corpora[0].source), [" ".join(corpora[0].target)]
     source_files, target_files = paths[0]
     return TestSet(*names, list(iter_lines(source_files)), [list(iter_lines(target_files))])
 

@@ -140,6 +140,11 @@ def language(data: Data, side: Side) -> str:
     return codes.pop() if len(codes) == 1 else ""
 
 
+def languages_of(data: Data) -> tuple[str, str]:
+    """Return the codes of the source language and of the target language; see `language`."""
+    return language(data, "source"), language(data, "target")
+
+
 def language_of_side(files: Files, side: Side) -> str:
     """Return the language code of a side, from the direction of the corpus or from its file name."""
     if files.languages:

@@ -67,17 +67,15 @@ Direction = Annotated[str, AfterValidator(check_direction)]
 Language = Annotated[str, AfterValidator(check_language)]
 ModelPart = Literal["embeddings", "encoder", "decoder", "output"]
 AsTuple = BeforeValidator(lambda value: (value,) if isinstance(value, str) else value)
-PathsOrNone = Annotated[tuple[PathText, ...], AsTuple]
-Paths = Annotated[PathsOrNone, Field(min_length=1)]
+AnyPaths = Annotated[tuple[PathText, ...], AsTuple]
+Paths = Annotated[AnyPaths, Field(min_length=1)]
 
 
 class Files(Section):
     """A corpus: the files of its two sides."""
 
     source: Paths = Field(description="file or list of files, plain text or .gz, one sentence per line; or of memories")
-    target: PathsOrNone = Field((), description="line N translates line N of source; default: source has memories")
-    column: str = Field("", description="of tables and other memories: name of the column of the source language")
-    into: str = Field("", description="name of the column of the target language")
+    target: AnyPaths = Field((), description="line N translates line N of source; default: source has memories")
     root: PathText = Field("", description="as data.root, for this corpus; default: data.root")
     languages: Direction = Field("", description="in a list of corpora: its source and target, as in de-en")
 
@@ -158,16 +156,6 @@ class Data(Section):
         total = sum(files.weight for files in self.mix.values())
         if total >= 1:
             raise ValueError(f"the weights of mix add up to {total:g}, which leaves nothing of train")
-        return self
-
-    @model_validator(mode="after")
-    def check_memories(self) -> Self:
-        """Check that the languages of translation memories are known."""
-        is_known = self.source_lang and self.target_lang
-        for files in (*self.train, *self.dev, *self.test, *self.mix.values()):
-            if not (files.target or files.languages or is_known):
-                message = f"{files.source[0]} needs a target; a memory needs source_lang and target_lang instead"
-                raise ValueError(message)
         return self
 
     @model_validator(mode="after")

@@ -97,9 +97,8 @@ class CorpusRepair:
                 for line in finding.lines:
                     self.kinds[line].append(finding.kind.name)
         self.paths: tuple[Path, ...] = ()  # source and target file of the cleaned copy
-        self.changed: dict[int, Texts | None] = {}  # texts of changed pairs by source line; None: dropped
         self.counts = Counter[str]()  # number of entries in the list of changes, by action
-        self.n_pairs = 0
+        self.kept: set[int] = set()  # numbers of the source lines of written pairs
         self.n_realigned = 0  # written pairs with two different line numbers
 
     def is_wanted(self, kind: Kind) -> bool:
@@ -121,7 +120,7 @@ class CorpusRepair:
                     continue
                 texts = self.mend(source, target)
                 if texts is not None:
-                    self.n_pairs += 1
+                    self.kept.add(source.number)
                     self.n_realigned += source.number != target.number
                     for file, text in zip(files, texts, strict=True):
                         file.write(f"{text}\n".encode())
@@ -159,13 +158,10 @@ class CorpusRepair:
         if reasons:
             self.note("dropped", reasons, source, target)
             return None
-        is_changed = (texts[0].encode(), texts[1].encode()) != (source.raw, target.raw)
         if is_exchanged:
             self.note("exchanged", ["exchanged"], source, target)
-        elif is_changed:
+        elif (texts[0].encode(), texts[1].encode()) != (source.raw, target.raw):
             self.note("changed", of_repair("clean", kinds), source, target)
-        if is_changed or source.number != target.number:
-            self.changed[source.number] = texts
         return texts
 
     def known_kinds(self, source: RawLine, target: RawLine) -> list[str]:
@@ -197,8 +193,6 @@ class CorpusRepair:
     def note(self, action: str, kinds: list[str], source: RawLine | None, target: RawLine | None) -> None:
         """Add an entry to the list of changes."""
         self.counts[action] += 1
-        if source is not None:
-            self.changed[source.number] = None
         entry = {
             "corpus": self.files.name,
             "action": action,

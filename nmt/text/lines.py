@@ -15,7 +15,7 @@ from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, BinaryIO
+from typing import BinaryIO
 
 from nmt.errors import DataError, os_errors_as
 from nmt.text.vocabulary import tag_of
@@ -87,7 +87,7 @@ def reading(name: str, hint: str = "check the path, and that you may read it") -
     return os_errors_as(DataError, f"read {name}", hint=hint)
 
 
-def raw_lines(stream: IO[bytes] | gzip.GzipFile, name: str) -> Iterator[bytes]:
+def raw_lines(stream: BinaryIO | gzip.GzipFile, name: str) -> Iterator[bytes]:
     """Yield the lines of a stream as bytes. Raises DataError if a line is too long."""
     # Limit each read, because an endless line would fill the memory.
     number = 0

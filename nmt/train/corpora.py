@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from nmt.config import Config, Files, data_root, language
+from nmt.config import Config, Files, data_root, languages_of
 from nmt.corpus.catalog import CORPORA, command
 from nmt.errors import DataError
 from nmt.run.directory import hash_files
@@ -58,16 +58,13 @@ def corpus_paths(config: Config, files: Files) -> tuple[list[Path], list[Path]]:
     if not files.target:
         from nmt.documents.memories import text_files  # imported here, because this takes 100 ms
 
-        return text_files(sources, languages_of(config, files), (files.column, files.into))
+        return text_files(sources, corpus_languages(config, files))
     return sources, [root / path for path in files.target]
 
 
-def languages_of(config: Config, files: Files) -> tuple[str, str]:
+def corpus_languages(config: Config, files: Files) -> Sequence[str]:
     """Return the source language and the target language of a corpus."""
-    if files.languages:
-        source, _, target = files.languages.partition("-")
-        return source, target
-    return language(config.data, "source"), language(config.data, "target")
+    return files.languages.split("-") if files.languages else languages_of(config.data)
 
 
 def pairs_of(config: Config, files: Files) -> Iterator[Pair]:
@@ -95,7 +92,7 @@ def hint_of_missing(config: Config, files: Files) -> str:
     if corpus is None:
         return f"check the path; it is relative to {root or 'the working directory'}"
     # `nmt download` knows a corpus of this name.
-    download = command(corpus, languages_of(config, files))
+    download = command(corpus, corpus_languages(config, files))
     return f"`{download}` gets this corpus; or set data.root to the directory that has it"
 
 

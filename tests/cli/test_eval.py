@@ -29,12 +29,6 @@ def test_eval_scores_the_newest_run_on_its_test_set(five_home: Path) -> None:
     assert perplexity.startswith("perplexity of the references = 1.")
 
 
-def test_a_memory_is_a_test_set(five_run: FiveRun, tmp_path: Path) -> None:
-    (tmp_path / "a.csv").write_text("en,zh\ntea,茶\n,书\n", encoding="utf-8")
-    done = run_in(tmp_path, f"eval -m {five_run.model_file} --bootstrap 0 --json a.csv")
-    assert json.loads(done.stdout)["n_lines"] == 1
-
-
 def test_an_ensemble_is_named(five_home: Path) -> None:
     done = run_in(five_home, "eval -m runs/five -m runs/five --json")
     assert err_lines(done) == ["ensemble: runs/five and runs/five"]
@@ -107,8 +101,6 @@ UNSUITABLE = {  # arguments -> part of the error message
     "--hyp train.en --ref train.en --src short": "1 source lines but 5 lines in reference 1",
     "-m runs/five --src train.zh": "--src needs --ref",
     "-m runs/five --ref train.en": "--ref needs --src",
-    "a.tmx -m runs/five --ref train.en": "a translation memory stands in place of",
-    "a.tmx --hyp train.en --beam 1": "--hyp uses no model",
     "-m runs/five/model.safetensors": "no run names a data.test",
 }
 

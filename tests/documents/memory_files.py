@@ -1,8 +1,9 @@
 """Small translation memories of each format with the same pairs, for the tests of memories."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
-from nmt.documents.memories import Names, text_files
+from nmt.documents.memories import text_files
 
 TMX = """<?xml version="1.0"?><!DOCTYPE tmx SYSTEM "tmx14.dtd">
 <tmx version="1.4"><header srclang="de-DE" adminlang="en"/><body>
@@ -64,9 +65,9 @@ PAIRS = [("Ein Hund & eine Katze", "A dog & a cat"), ("Tee", "tea")]
 DE_EN = ("de", "en")
 
 
-def pairs_of(path: Path, languages: Names = ("", ""), columns: Names = ("", "")) -> list[tuple[str, str]]:
+def pairs_of(path: Path, languages: Sequence[str] = ("", "")) -> list[tuple[str, str]]:
     """The pairs of a memory."""
-    (source,), (target,) = text_files([path], languages, columns)
+    (source,), (target,) = text_files([path], languages)
     sources, targets = source.read_text(encoding="utf-8"), target.read_text(encoding="utf-8")
     return list(zip(sources.splitlines(), targets.splitlines(), strict=True))
 
