@@ -26,8 +26,6 @@ from nmt.text.lines import iter_lines, open_bytes
 log = logging.getLogger("nmt")
 
 N_HEAD = 1_000  # the languages of a memory are those of its first units
-HINT = "call its columns de and en, or choose: --source-lang and --target-lang, or -l de-en"
-UTF8 = getwriter("utf-8")
 NOWHERE = Path(os.devnull)
 
 
@@ -51,9 +49,12 @@ def text_files(paths: Sequence[Path], languages: Sequence[str]) -> tuple[list[Pa
         return [paths[0]], [paths[1]]
     for path in paths:
         if not is_memory(path):
-            hint = f"memories end in {', '.join(READERS)}; of two texts, give both"
-            raise InputError(f"{path} is no translation memory", hint=hint)
-    directory = cached("memory", [hash_files(paths), *languages], partial(write_texts, paths, languages))
+            raise InputError(
+                f"{path} is no translation memory", hint=f"they end in {', '.join(READERS)}; of two texts, give both"
+            )
+    directory = cached(
+        "memory", [hash_files(paths), *map(str, paths), *languages], partial(write_texts, paths, languages)
+    )
     source, target = sorted(directory.iterdir())  # the name of each begins with its side
     return [source], [target]
 
@@ -77,13 +78,17 @@ def sides_of(path: Path, languages: Sequence[str]) -> Sequence[str]:
     """
     known: dict[str, str] = {}
     for _, texts in islice(units_of(path), N_HEAD):
-        known |= {base_language(name): name for name in texts}
+        for name in texts:
+            known.setdefault(base_language(name), name)
     wanted = map(base_language, languages) if all(languages) else filter(language_code, known)
     for names in (wanted, SIDES):
         keys = [known[name] for name in names if name in known]
         if len(keys) == 2:
             return keys
-    raise InputError(f"which languages of {path}? It has {', '.join(known) or 'none':.200}", hint=HINT)
+    raise InputError(
+        f"which languages of {path}? It has {', '.join(known) or 'none':.200}",
+        hint="name its columns de and en, or give two of its languages: --source-lang and --target-lang, or -l de-en",
+    )
 
 
 def pairs_of(path: Path, names: Sequence[str], copy: Path = NOWHERE) -> Iterator[tuple[dict[str, Any], list[str]]]:
@@ -106,7 +111,7 @@ def units_of(path: Path, copy: Path = NOWHERE) -> Iterator[tuple[dict[str, Any],
     n_units = 0
     try:
         with open_bytes(path) as stream, atomic_writer(copy) as file:
-            for unit in READERS[suffix_of(path)](stream, UTF8(file), path):
+            for unit in READERS[suffix_of(path)](stream, getwriter("utf-8")(file), path):
                 n_units += 1
                 texts = {name: stripped(text) for name, text in unit.items() if isinstance(text, str)}
                 if copy == NOWHERE:
@@ -115,8 +120,9 @@ def units_of(path: Path, copy: Path = NOWHERE) -> Iterator[tuple[dict[str, Any],
     except ImportError as error:
         raise InputError(f"{error.name} is not installed", hint=f"pip install {error.name}") from error
     except (*DAMAGES, LookupError, csv.Error, SyntaxError) as error:
-        message = f"{path} is damaged after unit {n_units:,}: {error}"
-        raise InputError(message, hint="save it anew in UTF-8, a table as .csv") from error
+        raise InputError(
+            f"{path} is damaged after unit {n_units:,}: {error}", hint="save it anew in UTF-8, a table as .csv"
+        ) from error
 
 
 def stripped(text: str) -> str:

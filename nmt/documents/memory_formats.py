@@ -34,10 +34,12 @@ TEXT_NODES = """descendant::*[contains(' seg source target term ', concat(' ', l
 TEXTS = "descendant::text()[not(ancestor::*[contains(' bpt ept it ph ut ', concat(' ', local-name(), ' '))])]"
 LANGUAGE = """string((
     self::*[local-name()='seg' or local-name()='term']/ancestor::*/@*[name()='xml:lang' or name()='lang']
-    | self::*[local-name()='source']/ancestor::*/@*[name()='source-language' or name()='srcLang']
-    | self::*[local-name()='target']/ancestor::*/@*[name()='target-language' or name()='trgLang'])[last()])"""
+    | self::*[local-name()='source']/ancestor::*[@target-language]/@source-language
+    | self::*[local-name()='target']/ancestor::*/@target-language
+    | self::*[local-name()='source']/ancestor::*[@trgLang]/@srcLang
+    | self::*[local-name()='target']/ancestor::*/@trgLang)[last()])"""
 PO_LANGUAGE = re.compile(r'"Language: *([\w-]+)')
-TABS: dict[str, Any] = {"delimiter": "\t", "quoting": csv.QUOTE_NONE, "quotechar": None, "lineterminator": "\n"}
+TABS: Any = {"delimiter": "\t", "quoting": csv.QUOTE_NONE, "quotechar": None, "lineterminator": "\n"}
 
 
 def text_of(stream: Any) -> TextIOWrapper:
@@ -64,20 +66,19 @@ def xml_units(stream: Any, copy: StreamWriter, _: Path) -> Iterator[dict[str, An
     tree.write(copy.stream, encoding=tree.docinfo.encoding, xml_declaration=True)
 
 
-def csv_units(stream: Any, copy: StreamWriter, path: Path) -> Iterator[dict[str, Any]]:
-    """Yield the rows of a table. With tabs, quotes do not enclose fields."""
+def csv_units(stream: Any, copy: StreamWriter, _: Path) -> Iterator[dict[str, Any]]:
+    """Yield the rows of a table. If tabs separate its columns, quotes do not enclose fields."""
     text = text_of(stream)
-    layout = TABS
-    if ".tsv" not in path.suffixes:
-        layout = {"delimiter": delimiter_of(text.readline())}
-        text.seek(0)
+    delimiter = delimiter_of(text.readline())
+    text.seek(0)
+    layout = TABS if delimiter == "\t" else {"delimiter": delimiter}
     return table_units(csv.reader(text, strict=True, **layout), csv.writer(copy, **layout))
 
 
-def table_units(rows: Iterable[Any], writer: Any) -> Iterator[dict[str, Any]]:
+def table_units(rows: Any, writer: Any) -> Iterator[dict[str, Any]]:
     """Yield the units of a table. Its first row names the columns."""
     rows = filter(None, rows)
-    header: Any = next(rows, [])
+    header = next(rows, [])
     writer.writerow(header)
     names = dict.fromkeys(map(str, header))
     for row in rows:
