@@ -1,5 +1,6 @@
 """The command `nmt check`."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -65,7 +66,7 @@ def check(
         train, *_ = write_copies(report, corpora, fix)
         paths = list(map(Path, what))
         if all(map(memories.is_memory, paths)):
-            memories.write_copies(paths, fix, declared, train.paths, train.kept)
+            memories.copy_memories(paths, fix, declared, train.paths, train.kept)
     # If a finding is an error, exit with 1, so that scripts can stop.
     if any(finding.severity == "error" for finding in report.findings):
         raise typer.Exit(1)
@@ -89,7 +90,7 @@ def write_copies(report: "CheckReport", corpora: "list[CorpusFiles]", directory:
 
 def corpora_of_config(
     file: Path, overrides: list[str], languages: str, *, is_fixed: bool
-) -> tuple[list["CorpusFiles"], tuple[str, str]]:
+) -> tuple[list["CorpusFiles"], Sequence[str]]:
     """Return the corpora of one direction, and its source and target language. The training corpus comes first."""
     from nmt.config import chosen_direction, languages_of, load_config
     from nmt.corpus.reading import CorpusFiles
@@ -112,19 +113,17 @@ def corpora_of_config(
             corpus.target.extend(target)
     if "train" not in joined:
         raise InputError(f"{file} has no training pairs for {direction}", hint="name another direction with -l")
-    # Take the languages of the chosen direction. Without a direction, take those of the config.
-    declared = languages_of(config.data)
-    if direction:
-        source_language, _, target_language = direction.rpartition("-")
-        declared = source_language, target_language
+    declared = direction.split("-") if direction else languages_of(config.data)
     return list(joined.values()), declared
 
 
-def corpus_of_files(names: list[str], languages: str) -> tuple[list["CorpusFiles"], tuple[str, str]]:
+def corpus_of_files(names: list[str], languages: str) -> tuple[list["CorpusFiles"], Sequence[str]]:
     """Return a corpus of two files of text or of memories, and the languages that the file names declare."""
     from nmt.corpus.reading import CorpusFiles
-    from nmt.documents.memories import text_files
+    from nmt.documents.memories import is_memory, text_files
     from nmt.languages import language_of_file
 
+    if languages and not is_memory(Path(names[0])):
+        raise InputError("-l chooses a direction of a config or the languages of a memory", hint="leave it out")
     sources, targets = text_files(list(map(Path, names)), languages.split("-"))
     return [CorpusFiles("corpus", sources, targets)], (language_of_file(sources[0]), language_of_file(targets[0]))

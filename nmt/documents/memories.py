@@ -1,7 +1,7 @@
 """Files of pairs: translation memories, tables, catalogs of messages and archives.
 
 `text_files` writes the pairs of memories into the user's cache as two files of text, once. So whatever reads lines also
-reads memories: checks, splits, training and scores. `write_copies` writes copies of memories after a check.
+reads memories: checks, splits, training and scores. `copy_memories` writes copies of memories after a check.
 """
 
 import csv
@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from nmt.documents.files import DAMAGES
-from nmt.documents.memory_formats import COPIES, READERS
+from nmt.documents.memory_formats import COPY_SUFFIXES, MEMORY_READERS, utf8_text
 from nmt.errors import InputError
 from nmt.files import atomic_writer, cached
 from nmt.languages import base_language, language_code
@@ -25,7 +25,6 @@ from nmt.text.lines import iter_lines, open_bytes
 
 log = logging.getLogger("nmt")
 
-N_HEAD = 1_000  # the languages of a memory are those of its first units
 NOWHERE = Path(os.devnull)
 
 
@@ -36,7 +35,7 @@ def suffix_of(path: Path) -> str:
 
 def is_memory(path: Path) -> bool:
     """Return whether a file has the suffix of a memory."""
-    return suffix_of(path) in READERS
+    return suffix_of(path) in MEMORY_READERS
 
 
 def text_files(paths: Sequence[Path], languages: Sequence[str]) -> tuple[list[Path], list[Path]]:
@@ -50,11 +49,10 @@ def text_files(paths: Sequence[Path], languages: Sequence[str]) -> tuple[list[Pa
     for path in paths:
         if not is_memory(path):
             raise InputError(
-                f"{path} is no translation memory", hint=f"they end in {', '.join(READERS)}; of two texts, give both"
+                f"{path} is no translation memory",
+                hint=f"they end in {', '.join(MEMORY_READERS)}; of two texts, give both",
             )
-    directory = cached(
-        "memory", [hash_files(paths), *map(str, paths), *languages], partial(write_texts, paths, languages)
-    )
+    directory = cached("memory", [hash_files(paths), str(paths), *languages], partial(write_texts, paths, languages))
     source, target = sorted(directory.iterdir())  # the name of each begins with its side
     return [source], [target]
 
@@ -66,7 +64,7 @@ def write_texts(paths: Sequence[Path], languages: Sequence[str], directory: Path
     target = directory / f"target.{paths[0].name}.{codes[1]}"
     with source.open("w", encoding="utf-8") as sources, target.open("w", encoding="utf-8") as targets:
         for path in paths:
-            for _, texts in pairs_of(path, sides_of(path, codes)):
+            for _, texts in memory_pairs(path, sides_of(path, codes)):
                 print(texts[0], file=sources)
                 print(texts[1], file=targets)
 
@@ -77,7 +75,7 @@ def sides_of(path: Path, languages: Sequence[str]) -> Sequence[str]:
     Raises InputError if it is unclear which languages of the memory are meant.
     """
     known: dict[str, str] = {}
-    for _, texts in islice(units_of(path), N_HEAD):
+    for _, texts in islice(memory_units(path), 1_000):  # the first units tell the languages
         for name in texts:
             known.setdefault(base_language(name), name)
     wanted = map(base_language, languages) if all(languages) else filter(language_code, known)
@@ -91,10 +89,10 @@ def sides_of(path: Path, languages: Sequence[str]) -> Sequence[str]:
     )
 
 
-def pairs_of(path: Path, names: Sequence[str], copy: Path = NOWHERE) -> Iterator[tuple[dict[str, Any], list[str]]]:
+def memory_pairs(path: Path, names: Sequence[str], copy: Path = NOWHERE) -> Iterator[tuple[dict[str, Any], list[str]]]:
     """Yield the units of a memory that have both texts. The number of the others is logged."""
     n_units = n_pairs = 0
-    for unit, texts in units_of(path, copy):
+    for unit, texts in memory_units(path, copy):
         n_units += 1
         pair = [texts.get(name, "") for name in names]
         if all(pair):
@@ -103,17 +101,17 @@ def pairs_of(path: Path, names: Sequence[str], copy: Path = NOWHERE) -> Iterator
     log.info("%s: %d pairs; left out without a side or without approval: %d", path, n_pairs, n_units - n_pairs)
 
 
-def units_of(path: Path, copy: Path = NOWHERE) -> Iterator[tuple[dict[str, Any], dict[str, str]]]:
+def memory_units(path: Path, copy: Path = NOWHERE) -> Iterator[tuple[dict[str, Any], dict[str, str]]]:
     """Yield the units of a memory and their texts, each on one line, and write a copy.
 
     Raises InputError if the memory is damaged.
     """
     n_units = 0
     try:
-        with open_bytes(path) as stream, atomic_writer(copy) as file:
-            for unit in READERS[suffix_of(path)](stream, getwriter("utf-8")(file), path):
+        with utf8_text(open_bytes(path)) as text, atomic_writer(copy) as file:
+            for unit in MEMORY_READERS[suffix_of(path)](text, getwriter("utf-8")(file), path):
                 n_units += 1
-                texts = {name: stripped(text) for name, text in unit.items() if isinstance(text, str)}
+                texts = {name: stripped(value) for name, value in unit.items() if isinstance(value, str)}
                 if copy == NOWHERE:
                     unit.clear()  # frees the memory of XML
                 yield unit, texts
@@ -131,7 +129,7 @@ def stripped(text: str) -> str:
     return " ".join(filter(None, map(str.strip, text.splitlines())))
 
 
-def write_copies(
+def copy_memories(
     paths: Sequence[Path], directory: Path, languages: Sequence[str], cleaned: Sequence[Path], kept: Container[int]
 ) -> None:
     """Write copies of memories with some texts changed and some units left out.
@@ -144,8 +142,8 @@ def write_copies(
     numbers = count(1)
     for path in paths:
         names = sides_of(path, languages)
-        copy = directory / f"{path.name.removesuffix('.gz')}{COPIES.get(suffix_of(path), '')}"
-        for unit, texts in pairs_of(path, names, copy):
+        copy = directory / f"{path.name.removesuffix('.gz')}{COPY_SUFFIXES.get(suffix_of(path), '')}"
+        for unit, texts in memory_pairs(path, names, copy):
             if next(numbers) not in kept:
                 unit.clear()
                 continue

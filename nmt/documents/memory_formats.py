@@ -24,51 +24,51 @@ from nmt.files import check_deflated
 from nmt.languages import base_language, language_of_file
 from nmt.text.spans import replaced
 
-# XML elements that are units.
-UNITS = ["{*}tu", "{*}trans-unit", "{*}segment", "{*}termEntry", "{*}conceptEntry"]
 # XPath of the elements of a unit that have a text, without proposals and what is not approved.
-TEXT_NODES = """descendant::*[contains(' seg source target term ', concat(' ', local-name(), ' '))]
-[not(ancestor-or-self::*[local-name()='alt-trans' or @approved='no'
-    or @state='new' or @state='initial' or starts-with(@state, 'needs-')])]"""
+TEXT_NODES = etree.XPath("""
+    descendant::*[local-name()='seg' or local-name()='source' or local-name()='target' or local-name()='term']
+    [not(parent::*[local-name()='alt-trans'])][not(ancestor-or-self::*[@approved or @state]
+    [@approved='no' or @state='new' or @state='initial' or starts-with(@state, 'needs-')])]""")
 # XPath of the texts in such an element, without codes, and of its language.
-TEXTS = "descendant::text()[not(ancestor::*[contains(' bpt ept it ph ut ', concat(' ', local-name(), ' '))])]"
-LANGUAGE = """string((
+NODE_TEXTS = etree.XPath("""
+    descendant::text()[not(ancestor::*[contains(' bpt ept it ph ut ', concat(' ', local-name(), ' '))])]""")
+NODE_LANGUAGE = etree.XPath("""string((
     self::*[local-name()='seg' or local-name()='term']/ancestor::*/@*[name()='xml:lang' or name()='lang']
     | self::*[local-name()='source']/ancestor::*[@target-language]/@source-language
     | self::*[local-name()='target']/ancestor::*/@target-language
     | self::*[local-name()='source']/ancestor::*[@trgLang]/@srcLang
-    | self::*[local-name()='target']/ancestor::*/@trgLang)[last()])"""
-PO_LANGUAGE = re.compile(r'"Language: *([\w-]+)')
+    | self::*[local-name()='target']/ancestor::*/@trgLang)[last()])""")
 TABS: Any = {"delimiter": "\t", "quoting": csv.QUOTE_NONE, "quotechar": None, "lineterminator": "\n"}
 
 
-def text_of(stream: Any) -> TextIOWrapper:
+def utf8_text(stream: Any) -> TextIOWrapper:
+    """Return a stream as text. The readers of formats that are no text use its `buffer`."""
     return TextIOWrapper(stream, "utf-8-sig", newline="\n")
 
 
-def xml_units(stream: Any, copy: StreamWriter, _: Path) -> Iterator[dict[str, Any]]:
+def xml_units(text: TextIOWrapper, copy: StreamWriter, _: Path) -> Iterator[dict[str, Any]]:
     """Yield the units of TMX, XLIFF and TBX. In a copy, a text with codes in it stays as it is."""
-    parser = etree.iterparse(stream, tag=UNITS)
+    units = ["{*}tu", "{*}trans-unit", "{*}segment", "{*}termEntry", "{*}conceptEntry"]
+    parser = etree.iterparse(text.buffer, tag=units)
     # The parser needs an element until it has read the next one.
     for (_, element), _ in pairwise(chain(parser, [None])):
         nodes: dict[str, Any] = {}
-        for node in element.xpath(TEXT_NODES):
-            language = node.xpath(LANGUAGE) or etree.QName(node).localname
+        for node in TEXT_NODES(element):
+            language = NODE_LANGUAGE(node) or etree.QName(node).localname
             nodes.setdefault(base_language(language), node)
-        unit = {name: "".join(node.xpath(TEXTS)) for name, node in nodes.items()}
+        unit = {name: "".join(NODE_TEXTS(node)) for name, node in nodes.items()}
         yield unit
         if nodes and not unit:
             element.getparent().remove(element)
-        for name, text in unit.items():
+        for name, new in unit.items():
             if not len(nodes[name]):
-                nodes[name].text = text
+                nodes[name].text = new
     tree = parser.root.getroottree()
     tree.write(copy.stream, encoding=tree.docinfo.encoding, xml_declaration=True)
 
 
-def csv_units(stream: Any, copy: StreamWriter, _: Path) -> Iterator[dict[str, Any]]:
+def csv_units(text: TextIOWrapper, copy: StreamWriter, _: Path) -> Iterator[dict[str, Any]]:
     """Yield the rows of a table. If tabs separate its columns, quotes do not enclose fields."""
-    text = text_of(stream)
     delimiter = delimiter_of(text.readline())
     text.seek(0)
     layout = TABS if delimiter == "\t" else {"delimiter": delimiter}
@@ -78,7 +78,7 @@ def csv_units(stream: Any, copy: StreamWriter, _: Path) -> Iterator[dict[str, An
 def table_units(rows: Any, writer: Any) -> Iterator[dict[str, Any]]:
     """Yield the units of a table. Its first row names the columns."""
     rows = filter(None, rows)
-    header = next(rows, [])
+    header = next(rows, ())
     writer.writerow(header)
     names = dict.fromkeys(map(str, header))
     for row in rows:
@@ -90,35 +90,35 @@ def table_units(rows: Any, writer: Any) -> Iterator[dict[str, Any]]:
             writer.writerow(unit.values())
 
 
-def workbook_units(stream: Any, copy: StreamWriter, _: Path) -> Iterator[dict[str, Any]]:
+def workbook_units(text: TextIOWrapper, copy: StreamWriter, _: Path) -> Iterator[dict[str, Any]]:
     """Yield the rows of the first sheet. A copy is in CSV."""
     from openpyxl import load_workbook
 
-    workbook = load_workbook(stream, read_only=True, data_only=True)
+    workbook = load_workbook(text.buffer, read_only=True, data_only=True)
     return table_units(workbook.worksheets[0].iter_rows(values_only=True), csv.writer(copy))
 
 
-def zip_units(stream: Any, copy: StreamWriter, _: Path) -> Iterator[dict[str, Any]]:
+def zip_units(text: Any, copy: StreamWriter, _: Path) -> Iterator[dict[str, Any]]:
     """Yield the pairs of lines of members such as a.de and a.en. A copy is in CSV."""
-    archive = ZipFile(stream)
+    archive = ZipFile(text.buffer)
     check_deflated(archive)
     languages, texts = [], []
     for name in archive.namelist():
         if language := language_of_file(Path(name)):  # README has none
             languages.append(language)
-            texts.append(text_of(archive.open(name)))
+            texts.append(utf8_text(archive.open(name)))
     return table_units(chain([languages], zip(*texts, strict=True)), csv.writer(copy))
 
 
-def json_units(stream: Any, copy: StreamWriter, _: Path) -> Iterator[dict[str, Any]]:
-    return mapping_units(map(json.loads, filter(str.strip, text_of(stream))), copy)
+def json_units(text: TextIOWrapper, copy: StreamWriter, _: Path) -> Iterator[dict[str, Any]]:
+    return mapping_units(map(json.loads, filter(str.strip, text)), copy)
 
 
-def parquet_units(stream: Any, copy: StreamWriter, _: Path) -> Iterator[dict[str, Any]]:
+def parquet_units(text: TextIOWrapper, copy: StreamWriter, _: Path) -> Iterator[dict[str, Any]]:
     """Yield the rows of a file of Parquet. A copy has a line of JSON for each."""
     from pyarrow.parquet import ParquetFile
 
-    for batch in ParquetFile(stream).iter_batches():
+    for batch in ParquetFile(text.buffer).iter_batches():
         yield from mapping_units(batch.to_pylist(), copy)
 
 
@@ -134,13 +134,13 @@ def mapping_units(mappings: Iterable[Any], copy: StreamWriter) -> Iterator[dict[
             print(json.dumps(mapping, ensure_ascii=False, default=str), file=copy)
 
 
-def po_units(stream: Any, copy: StreamWriter, path: Path) -> Iterator[dict[str, Any]]:
+def po_units(text: TextIOWrapper, copy: StreamWriter, path: Path) -> Iterator[dict[str, Any]]:
     """Yield the translations of messages. Their sources are in English, as gettext recommends.
 
     In a copy, a translation that is left out is empty, because a program needs all messages.
     """
-    content = text_of(stream).read()
-    match = PO_LANGUAGE.search(content)
+    content = text.read()
+    match = re.search(r'"Language: *([\w-]+)', content)
     language = base_language(match[1] if match else path.stem)
     messages = po_messages(content)
     replacements = []
@@ -156,7 +156,7 @@ def po_units(stream: Any, copy: StreamWriter, path: Path) -> Iterator[dict[str, 
     copy.write(replaced(content, replacements))
 
 
-READERS = {
+MEMORY_READERS = {
     ".csv": csv_units,
     ".jsonl": json_units,
     ".parquet": parquet_units,
@@ -169,4 +169,4 @@ READERS = {
     ".xlsx": workbook_units,
     ".zip": zip_units,
 }
-COPIES = {".parquet": ".jsonl", ".xlsx": ".csv", ".zip": ".csv"}  # the suffixes of copies in another format
+COPY_SUFFIXES = {".parquet": ".jsonl", ".xlsx": ".csv", ".zip": ".csv"}  # the suffixes of copies in another format
