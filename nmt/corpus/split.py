@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import regex
 from numpy.typing import NDArray
 
 from nmt.errors import DataError
@@ -15,6 +16,7 @@ from nmt.files import atomic_writer
 from nmt.text.corpus_files import digests_of
 from nmt.text.lines import Pair, is_blank, iter_pairs
 from nmt.text.permutation import hold_out, shuffled
+from nmt.text.syntaxes import CODE
 
 # The share of all pairs that become dev pairs, with a maximum and a minimum number. The same applies to test pairs.
 HELD_OUT_SHARE, MAX_HELD_OUT, MIN_HELD_OUT = 0.05, 1_000, 100
@@ -23,6 +25,7 @@ TRAIN, DEV, TEST, BLANK, LEAK = range(5)  # parts of a text; the last two parts 
 # For each pair: whether both sides have text, and the digests of the two sentences.
 KEYS = np.dtype([("has_text", bool), ("source", np.uint64), ("target", np.uint64)])
 SEED = 1  # seed of the random choice of dev and test pairs
+CODE_PATTERN = regex.compile(CODE)
 OPTIONAL_MARKS = range(10, 37)  # canonical combining classes of Hebrew, Arabic and Syriac vowel points
 
 
@@ -37,6 +40,7 @@ class Facts:
     n_leaking: int  # pairs left out because they share a sentence with a dev or test pair
     n_words: int  # target words of the training pairs, see `count_words`
     n_characters: int  # distinct characters in the training pairs
+    n_with_code: int  # training pairs with %s, {name}, <b> or the like on both sides
 
 
 def split_corpus(source: Sequence[Path], target: Sequence[Path], directory: Path, languages: tuple[str, str]) -> Facts:
@@ -96,13 +100,13 @@ def choose_parts(source_keys: NDArray[np.uint64], target_keys: NDArray[np.uint64
 
 def write_parts(
     source: Sequence[Path], target: Sequence[Path], directory: Path, languages: tuple[str, str], parts: NDArray[np.int_]
-) -> tuple[int, int]:
+) -> tuple[int, int, int]:
     """Write a source file and a target file for each part.
 
-    Returns the number of words and the number of characters of the training pairs.
+    Returns the last three counts of `Facts`.
     """
     directory.mkdir(parents=True, exist_ok=True)
-    n_words = 0
+    n_words = n_with_code = 0
     characters = set[str]()
     with contextlib.ExitStack() as stack:
         files = []  # for each part, the source file and the target file
@@ -117,7 +121,8 @@ def write_parts(
             if part == TRAIN:
                 characters.update(pair.source, pair.target)
                 n_words += count_words(pair.target)
-    return n_words, len(characters)
+                n_with_code += all(map(CODE_PATTERN.search, (pair.source, pair.target)))
+    return n_words, len(characters), n_with_code
 
 
 def count_words(text: str) -> int:

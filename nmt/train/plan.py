@@ -35,6 +35,7 @@ MIN_ROOM = 10  # minimum intercept of the length limit, in tokens
 MARGIN = 5  # tokens added to the intercept, because new text may need more
 OUTLIERS = 100_000  # one reference per this many training pairs may be longer than the limit
 MAX_SLOPE, MAX_INTERCEPT = 100.0, 100_000  # largest valid `decode.max_length_a` and `decode.max_length_b`
+CODE_SHARE = 0.01  # `data.placeholders` is set if at least this share of pairs has code
 OFTEN = 0.1  # `decode.whole_lines` is set if a larger share of lines has several sentences
 
 
@@ -289,6 +290,7 @@ data:
   train: {{source: train.{source}, target: train.{target}}}  # {facts.n_train:,} pairs without a sentence of dev or test
   dev: {{source: dev.{source}, target: dev.{target}}}  # {facts.n_dev:,} pairs, to choose the best model
   test: {{source: test.{source}, target: test.{target}}}  # {facts.n_test:,} pairs, for `nmt eval` at the end
+  placeholders: {placeholders}  # {facts.n_with_code:,} pairs have %s, {{name}}, <b> or the like
 tokenizer:
   vocab_size: {plan.vocab_size}  # so that each piece is frequent enough in {facts.n_words:,} words
   joint: {joint}  # one vocabulary for both languages, if they have the same script and training is long
@@ -316,6 +318,7 @@ def config_text(plan: Plan, facts: Facts, run: str, root: str, languages: tuple[
     names = {"run": scalar(run), "root": scalar(root), "source": source, "target": target}
     joint, tied = ("true", "all") if plan.joint else ("false", "decoder")
     chosen = {"joint": joint, "tied": tied, "n_updates": max(round(plan.n_steps, -2), 100), "n_heads": N_HEADS}
+    chosen["placeholders"] = scalar(facts.n_with_code >= CODE_SHARE * facts.n_train)
     text = CONFIG.format(plan=plan, size=plan.model, facts=facts, **names, **chosen)
 
     # 2. Write the limits.

@@ -52,6 +52,13 @@ def test_the_words_of_train_are_counted(tmp_path: Path) -> None:
     assert facts.n_words == len(words)
 
 
+def test_the_pairs_with_code_on_both_sides_are_counted(tmp_path: Path) -> None:
+    pairs = distinct(400) + [("%s fehlt" + word, "no %s" + word) for word, _ in distinct(30)]
+    pairs += [("<b>", "no code"), ("50 %", "50 %")]
+    facts, train, *_ = split(tmp_path, pairs)
+    assert facts.n_with_code == sum("%s" in source for source, _ in train) > 0
+
+
 def test_sentences_that_differ_only_in_case_punctuation_and_digits_are_the_same() -> None:
     assert key_of("Am 3. Mai 2019!") == key_of("am 4. mai 1999")
     assert key_of("ＡＢＣ") == key_of("abc")

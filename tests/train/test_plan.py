@@ -55,8 +55,8 @@ def corpus_size(n_pairs: int) -> CorpusSize:
     return CorpusSize(n_pairs, n_words=10 * n_pairs, n_characters=80)
 
 
-def facts_of(n_pairs: int) -> Facts:
-    return Facts(n_pairs, 100, 100, 0, 0, n_words=10 * n_pairs, n_characters=80)
+def facts_of(n_pairs: int, n_with_code: int = 0) -> Facts:
+    return Facts(n_pairs, 100, 100, 0, 0, n_words=10 * n_pairs, n_characters=80, n_with_code=n_with_code)
 
 
 def seconds(plan: Plan) -> tuple[float, int]:
@@ -65,13 +65,21 @@ def seconds(plan: Plan) -> tuple[float, int]:
     return n_weights / 1000, 10**9
 
 
-def init_config(n_pairs: int, languages: tuple[str, str], minutes: float | None = None, root: str = "") -> Config:
+def init_config(
+    n_pairs: int, languages: tuple[str, str], minutes: float | None = None, root: str = "", n_with_code: int = 0
+) -> Config:
     """Return the config that `nmt init` writes."""
-    facts = facts_of(n_pairs)
+    facts = facts_of(n_pairs, n_with_code)
     plan = fit_machine(size_of(facts, languages), minutes, seconds)
     text = config_text(plan, facts, "runs/x", root, languages)
     assert "so that each piece is frequent enough" in text
     return check_config(yaml.safe_load(text), {}, "test")
+
+
+@pytest.mark.parametrize(("n_with_code", "expected"), [(0, False), (199, False), (200, True)])
+def test_placeholders_are_learned_where_the_text_has_them(n_with_code: int, expected: bool) -> None:
+    config = init_config(20_000, ("de", "en"), n_with_code=n_with_code)
+    assert config.data.placeholders is expected
 
 
 @pytest.mark.parametrize("n_pairs", [1, 499, 500, 18_000, 10_000_000])
