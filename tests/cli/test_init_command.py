@@ -27,6 +27,10 @@ def test_a_config_is_written_that_trains(tmp_path: Path) -> None:
     # It trains, and is not overwritten.
     assert run_in(tmp_path, "train zh-en.yaml").returncode == 0
     assert (tmp_path / "runs/zh-en/model.safetensors").is_file()
+    # It can be trained further on other text.
+    more = run_nmt("init", f"{TEXT}.zh", f"{TEXT}.en", "--from", "runs/zh-en", "-o", "fine.yaml", cwd=tmp_path)
+    assert more.returncode == 0
+    assert run_in(tmp_path, "train fine.yaml train.max_steps=2").returncode == 0
     again = run_nmt("init", f"{TEXT}.zh", f"{TEXT}.en", cwd=tmp_path)
     one_clear_error(again, 2, "zh-en.yaml exists already")
 
@@ -52,6 +56,7 @@ UNSUITABLE = {  # arguments -> part of the error message
     "a.de a.txt --target-lang ../x": "a.txt: '../x' is not a language code",
     "a.de a.txt --target-lang english": "a.txt: 'english' is not a language code",
     "a.de no.en": "cannot read no.en",
+    "a.de a.en --from no": "no is not a run",
     "a.de a.txt --target-lang en": "1 pairs with text on",
     "a.de": "two files of text or translation memories are needed, not a.de",
     "a.de b.de --column x": "two files of text or translation memories are needed",
