@@ -4,7 +4,7 @@ import logging
 import socket
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from conftest import FiveRun, out_lines, refused, run_in
@@ -52,11 +52,13 @@ def test_limits_can_be_raised(five_home: Path, monkeypatch: pytest.MonkeyPatch) 
 def test_a_server_that_is_told_to_stop_knows_it(monkeypatch: pytest.MonkeyPatch) -> None:
     server = SimpleNamespace(should_exit=False, run=lambda **_: None)
     monkeypatch.setattr("nmt.serve.server.new_server", lambda *_, **__: server)
-    reloader = cast(Any, SimpleNamespace(api=SimpleNamespace()))
-    run_server(cast(Any, None), "127.0.0.1", 0, reloader)
-    assert not reloader.api.is_stopping()
+    api = SimpleNamespace()
+    reloader: Any = SimpleNamespace(api=api)
+    app: Any = None
+    run_server(app, "127.0.0.1", 0, reloader)
+    assert not api.is_stopping()
     server.should_exit = True
-    assert reloader.api.is_stopping()
+    assert api.is_stopping()
 
 
 def test_missing_packages_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

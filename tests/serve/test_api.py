@@ -69,7 +69,6 @@ REFUSED: list[tuple[str, Any, int, str]] = [  # path, body, status, a part of th
     ("/v1/translate", {"q": "a", "prefix": "word " * 900}, 400, "the model takes at most"),
     ("/v1/translate", {"q": "a", "glossary": "b"}, 400, "glossary: must be an object"),
     ("/v1/translate", {"q": "a", "glossary": {"": "b"}}, 400, "glossary: is empty"),
-    ("/v1/translate", {"q": "a", "glossary": {"b": "c" * 101}}, 400, "glossary: is too long"),
     ("/v1/translate", {"q": "a", "glossary": {str(i): "b" for i in range(101)}}, 400, "glossary: is too long"),
     ("/v1/translate", {"q": "a", "glossary": {"b": "c"}, "sample": True}, 400, "a glossary needs beam search"),
     ("/v1/translate", {"q": ["a", "b"], "prefix": "I"}, 400, "prefix: is for a single line"),

@@ -15,11 +15,16 @@ REQUEST = re.compile(r'nmt_request_seconds_sum\{path="/v1/translate",status="\d+
 
 def stages_of(client: Client) -> dict[str, float]:
     metrics = client.get("/metrics").body.decode()
-    return {stage: float(seconds) for stage, seconds in STAGE.findall(metrics)}
+    stages = {}
+    for stage, seconds in STAGE.findall(metrics):
+        stages[stage] = float(seconds)
+    return stages
 
 
 def request_seconds(client: Client) -> float:
-    return sum(map(float, REQUEST.findall(client.get("/metrics").body.decode())))
+    metrics = client.get("/metrics").body.decode()
+    (seconds,) = REQUEST.findall(metrics)
+    return float(seconds)
 
 
 def test_the_stages_of_a_request_take_its_time(translator: Translator) -> None:
