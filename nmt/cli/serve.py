@@ -90,7 +90,7 @@ def serve(
         return load_model(path, load_directions)
 
     ignore_hangups()
-    log.getChild("texts").disabled = True  # texts of clients are not logged
+    log.getChild("texts").disabled = True  # of lines and texts of clients
     limits = Limits(n_characters=max_chars, n_lines=max_texts, n_file_bytes=1_000_000 * max_upload)
     api = Api(list(map(load_one, paths)), limits, keys)
     gc.freeze()  # the garbage collector then skips the many objects of torch, which saves time
