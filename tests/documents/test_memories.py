@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from memory_files import DE_EN, PAIRS, TMX, XLIFF, memory, pairs_of
 
-from nmt.documents.memories import copy_memories, is_memory, text_files
+from nmt.documents.memories import copy_memories, corpus_files, is_memory, text_files
 from nmt.errors import InputError, NmtError
 
 
@@ -28,7 +28,9 @@ def test_the_first_memory_decides_the_direction(tmp_path: Path) -> None:
 
 def test_two_texts_stay_as_they_are(tmp_path: Path) -> None:
     paths = tmp_path / "a.de", tmp_path / "a.en"
-    assert text_files(paths, ("", "")) == ([paths[0]], [paths[1]])
+    assert corpus_files(paths, ("", "")) == ([paths[0]], [paths[1]])
+    with pytest.raises(InputError, match="is no translation memory"):
+        text_files(paths, ("", ""))
 
 
 def test_the_code_of_a_language_may_have_a_region(tmp_path: Path) -> None:
