@@ -66,7 +66,7 @@ def write_texts(paths: Sequence[Path], languages: Sequence[str], directory: Path
     """Write the texts of memories into a directory. The names of the files end in the codes of the languages."""
     codes = languages if all(languages) else sides_of(paths[0], languages)
     source = directory / f"source.{paths[0].name}.{codes[0]}"
-    target = directory / f"target.{paths[0].name}.{codes[1]}"
+    target = directory / f"target.{paths[0].name}.{codes[-1]}"
     with source.open("w", encoding="utf-8") as sources, target.open("w", encoding="utf-8") as targets:
         for path in paths:
             for _, texts in memory_pairs(path, sides_of(path, codes)):
