@@ -61,12 +61,12 @@ def check(
         streams.write_text(html, pages.page("check", f"{files} – nmt check", data))
     # 4. Write the cleaned copies.
     if fix is not None:
-        from nmt.documents import memories
+        from nmt.documents.memories import copy_memories, is_memory
 
         train, *_ = write_copies(report, corpora, fix)
         paths = list(map(Path, what))
-        if all(map(memories.is_memory, paths)):
-            memories.copy_memories(paths, fix, declared, train.paths, train.kept)
+        if all(map(is_memory, paths)):
+            copy_memories(paths, fix, declared, train.paths, train.kept)
     # If a finding is an error, exit with 1, so that scripts can stop.
     if any(finding.severity == "error" for finding in report.findings):
         raise typer.Exit(1)

@@ -139,6 +139,8 @@ def copy_memories(
 ) -> None:
     """Write copies of memories with some texts changed and some units left out.
 
+    Raises InputError if two copies would have the same name.
+
     Args:
         cleaned: files with the sources and with the targets of the pairs that are kept.
         kept: their numbers, counted from 1 over all memories.
@@ -148,6 +150,8 @@ def copy_memories(
     for path in paths:
         names = sides_of(path, languages)
         copy = directory / f"{path.name.removesuffix('.gz')}{COPY_SUFFIXES.get(suffix_of(path), '')}"
+        if copy.exists():
+            raise InputError(f"clean one memory after the other: two are named {path.name}")
         for unit, texts in memory_pairs(path, names, copy):
             n_pairs += 1
             if n_pairs not in kept:

@@ -54,6 +54,26 @@ def test_a_config_may_name_memories(tmp_path: Path) -> None:
     assert b"a.tmx: 3 pairs; left out" in done.stderr
 
 
+LIST = """run: x
+data:
+  train: [{languages: de-en, source: a.tmx}, {languages: en-de, source: a.tmx}]
+  dev: [{languages: de-en, source: a.tmx}]
+"""
+
+
+def test_a_list_of_memories_names_their_languages(tmp_path: Path) -> None:
+    (tmp_path / "a.tmx").write_text(MEMORY)
+    (tmp_path / "a.yaml").write_text(LIST)
+    done = run_in(tmp_path, "check a.yaml -l en-de")
+    assert b"source.a.tmx.en and " in done.stdout
+
+
+def test_the_languages_of_a_memory_may_be_given(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("de,en,fr\nTee,tea,th\u00e9\n", encoding="utf-8")
+    done = run_in(tmp_path, "check a.csv -l fr-de")
+    assert b"source.a.csv.fr and " in done.stdout
+
+
 @pytest.fixture(scope="module")
 def shifted(folder: Path) -> Done:
     """The check of 1,500 lines, of which line 700 is missing on one side."""
@@ -98,6 +118,7 @@ UNSUITABLE = {  # arguments -> part of the error message
     "a.de none.en": "none.en",
     "a.de empty": "empty is empty",
     "a.de a.de -l de-en": "-l chooses a direction of a config or the languages of a memory",
+    "b.yaml": "a.de is no translation memory",
     "a.yaml --fix fixed": "--fix would join data.mix with the training files",
 }
 
@@ -106,6 +127,7 @@ UNSUITABLE = {  # arguments -> part of the error message
 def test_what_cannot_be_checked_is_refused(tmp_path: Path, arguments: str) -> None:
     (tmp_path / "a.de").write_text("a\n")
     (tmp_path / "empty").write_text("")
+    (tmp_path / "b.yaml").write_text("run: x\ndata: {train: {source: [a.de, a.de]}}\n")
     (tmp_path / "a.yaml").write_text(
         "run: x\ndata: {train: {source: a.de, target: a.de}, mix: {b: {source: a.de, target: a.de, weight: 0.1}}}\n"
     )

@@ -103,3 +103,13 @@ def test_a_text_that_is_not_changed_keeps_its_lines(tmp_path: Path) -> None:
     (tmp_path / "copies").mkdir()
     copy_memories([path], tmp_path / "copies", DE_EN, texts, {1})
     assert (tmp_path / "copies/a.jsonl").read_text() == '{"de": " Tee\\nda", "en": "tee"}\n'
+
+
+def test_two_copies_of_one_name_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "x").mkdir()
+    paths = memory(tmp_path, "a.csv", "de,en\nTee,tea\n"), memory(tmp_path / "x", "a.csv", "de,en\nda,there\n")
+    texts = memory(tmp_path, "new.de", "Tee\nda\n"), memory(tmp_path, "new.en", "tea\nthere\n")
+    (tmp_path / "copies").mkdir()
+    with pytest.raises(InputError, match="two are named a"):
+        copy_memories(paths, tmp_path / "copies", DE_EN, texts, {1, 2})
+    assert (tmp_path / "copies/a.csv").read_text() == "de,en\nTee,tea\n"
