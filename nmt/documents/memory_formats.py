@@ -142,7 +142,7 @@ def mapping_units(mappings: Iterable[Any], copy: StreamWriter) -> Iterator[dict[
 def po_units(text: TextIOWrapper, copy: StreamWriter, path: Path) -> Iterator[dict[str, Any]]:
     """Yield the translations of messages. Their sources are in English, as gettext recommends.
 
-    In a copy, a translation that is left out is empty, because a program needs all messages.
+    A copy has all translations, also those that are left out, because a program needs them in each context.
     """
     # 1. Read all messages, and the language in their header.
     content = text.read()
@@ -159,7 +159,7 @@ def po_units(text: TextIOWrapper, copy: StreamWriter, path: Path) -> Iterator[di
             continue
         unit = {"en": source, language: translation}
         yield unit
-        value = escape_po(unit.get(language, ""))
+        value = escape_po(unit.get(language, translation))
         replacements.append((message.values[name].span("value"), f'"{value}"'))
     copy.write(replaced(content, replacements))
 
