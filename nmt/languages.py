@@ -9,8 +9,8 @@ from pathlib import Path
 # Suffixes of corpora that say what a file is for. ISO 639-3 has some of these codes too, such as `src` for a variety of
 # Sardinian, but corpora in these languages are rarer than files of this name.
 _ROLES = """
-all bak bin bpe cor csv dev div doc hyp log low mem new old ori out pre que raw ref run seg sgm spm src sys tgt tmp tok
-trg trn tst tsv txt val xml zip
+all bak bin bpe cor csv dev div doc hyp ids log low mem new old ori out pre que raw ref run seg sgm spm src sys tbx tgt
+tmp tmx tok trg trn tst tsv txt val xml zip
 """
 ROLES = frozenset(_ROLES.split())
 # Varieties of Arabic, Hebrew, English and Chinese. py3langid is used without them, because short lines in a variety

@@ -1,5 +1,6 @@
 """The command `nmt check`."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,13 +13,15 @@ from nmt.errors import InputError
 if TYPE_CHECKING:
     from nmt.corpus.check import CheckReport
     from nmt.corpus.reading import CorpusFiles
+    from nmt.corpus.repair import CorpusRepair
 
 MAX_LINES_IN_PAGE = 1_000  # maximum number of lines that the HTML page lists for a finding
 
 
 def check(
     what: Annotated[
-        list[str], typer.Argument(metavar="CONFIG [KEY=VALUE]... | SRC TGT", help="A config, or two files.")
+        list[str],
+        typer.Argument(metavar="CONFIG [KEY=VALUE]... | SRC TGT | MEMORY...", help="A config, two texts, or memories."),
     ],
     show: Annotated[int, typer.Option(min=0, max=5, help="Examples of each finding.")] = 2,
     json_lines: Annotated[bool, typer.Option("--json", help="Print one JSON object with all line numbers.")] = False,
@@ -58,31 +61,38 @@ def check(
         streams.write_text(html, pages.page("check", f"{files} – nmt check", data))
     # 4. Write the cleaned copies.
     if fix is not None:
-        write_copies(report, corpora, fix)
+        from nmt.documents.memories import copy_memories, is_memory
+
+        train, *_ = write_copies(report, corpora, fix)
+        paths = list(map(Path, what))
+        if all(map(is_memory, paths)):
+            copy_memories(paths, fix, declared, train.paths, train.kept)
     # If a finding is an error, exit with 1, so that scripts can stop.
     if any(finding.severity == "error" for finding in report.findings):
         raise typer.Exit(1)
 
 
-def write_copies(report: "CheckReport", corpora: "list[CorpusFiles]", directory: Path) -> None:
+def write_copies(report: "CheckReport", corpora: "list[CorpusFiles]", directory: Path) -> "list[CorpusRepair]":
     """Write cleaned copies of the corpora to a directory, and log what was changed."""
     from nmt.corpus import repair
 
-    for mended in repair.fix(report, corpora, directory):
+    repairs = repair.fix(report, corpora, directory)
+    for mended in repairs:
         n_changed = mended.counts["changed"] + mended.counts["exchanged"]
-        counts = f"{mended.n_pairs:,} pairs, {n_changed:,} of them changed; {mended.counts['dropped']:,} dropped"
+        counts = f"{len(mended.kept):,} pairs, {n_changed:,} of them changed; {mended.counts['dropped']:,} dropped"
         if mended.n_realigned:
             counts += f"; {mended.n_realigned:,} are of lines with different numbers, so check the copies, too"
         log.info("%s: %s -> %s and %s", mended.files.name, counts, *mended.paths)
     changes = directory / repair.CHANGES
     log.info("%s names all changed and dropped lines; the originals are as they were", changes)
+    return repairs
 
 
 def corpora_of_config(
     file: Path, overrides: list[str], languages: str, *, is_fixed: bool
-) -> tuple[list["CorpusFiles"], tuple[str, str]]:
+) -> tuple[list["CorpusFiles"], Sequence[str]]:
     """Return the corpora of one direction, and its source and target language. The training corpus comes first."""
-    from nmt.config import chosen_direction, language, load_config
+    from nmt.config import chosen_direction, languages_of, load_config
     from nmt.corpus.reading import CorpusFiles
     from nmt.train.corpora import all_corpora, corpus_paths
 
@@ -103,23 +113,17 @@ def corpora_of_config(
             corpus.target.extend(target)
     if "train" not in joined:
         raise InputError(f"{file} has no training pairs for {direction}", hint="name another direction with -l")
-    # Take the languages of the chosen direction. Without a direction, take those of the config.
-    declared = language(config.data, "source"), language(config.data, "target")
-    if direction:
-        source_language, _, target_language = direction.rpartition("-")
-        declared = source_language, target_language
+    declared = direction.split("-") if direction else languages_of(config.data)
     return list(joined.values()), declared
 
 
-def corpus_of_files(names: list[str], languages: str) -> tuple[list["CorpusFiles"], tuple[str, str]]:
-    """Return a corpus of two files, and the languages that the file names declare."""
+def corpus_of_files(names: list[str], languages: str) -> tuple[list["CorpusFiles"], Sequence[str]]:
+    """Return a corpus of two files of text or of memories, and the languages that the file names declare."""
     from nmt.corpus.reading import CorpusFiles
+    from nmt.documents.memories import corpus_files, is_memory
     from nmt.languages import language_of_file
 
-    if languages:
-        raise InputError("-l chooses a direction of a config", hint="leave it out")
-    if len(names) != 2:
-        message = f"a config (.yaml) or two files are needed, not {' '.join(names)}"
-        raise InputError(message, hint="nmt check mine.yaml, or nmt check train.de train.en")
-    source, target = map(Path, names)
-    return [CorpusFiles("corpus", [source], [target])], (language_of_file(source), language_of_file(target))
+    if languages and not is_memory(Path(names[0])):
+        raise InputError("-l chooses a direction of a config or the languages of a memory", hint="leave it out")
+    sources, targets = corpus_files(list(map(Path, names)), languages.split("-"))
+    return [CorpusFiles("corpus", sources, targets)], (language_of_file(sources[0]), language_of_file(targets[0]))

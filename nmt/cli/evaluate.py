@@ -38,7 +38,9 @@ class Tested(NamedTuple):
 def evaluate(
     model: options.Models = None,
     languages: options.Languages = "",
-    src: Annotated[Path | None, typer.Option(help="Source lines. [default: the config's data.test]")] = None,
+    src: Annotated[
+        Path | None, typer.Option(help="Source lines, or a memory. [default: the config's data.test]")
+    ] = None,
     ref: options.References = None,
     hyp: Annotated[Path | None, typer.Option(help="Translations to score; no model is used.")] = None,
     beam: options.Beam = None,
@@ -78,7 +80,7 @@ def evaluate(
     figures_by_direction: dict[str, Figures] = {}
     for direction, translator, configs in tested:
         # 2. Read the translations, or let the model translate.
-        test_set = read_test_set(src, ref, configs)
+        test_set = read_test_set(src, ref, configs, translator)
         figures: Figures = {}
         if hyp is not None:
             hypotheses = list(iter_lines([hyp]))

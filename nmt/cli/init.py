@@ -29,17 +29,19 @@ HEADER = """\
 
 
 def init(
-    source: Annotated[Path, typer.Argument(metavar="SRC", help="Text in the source language, a sentence per line.")],
-    target: Annotated[Path, typer.Argument(metavar="TGT", help="Its translation: as many lines.")],
+    files: Annotated[
+        list[Path],
+        typer.Argument(metavar="SRC TGT | MEMORY...", help="Two texts, line by line; or .tmx, .csv, .po and the like."),
+    ],
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Config to write. [default: SRCLANG-TGTLANG.yaml]")
     ] = None,
     minutes: Annotated[float | None, typer.Option(help="About how long to train in all.")] = None,
-    source_lang: Annotated[str, typer.Option(help="Language code. [default: the suffix of SRC]")] = "",
-    target_lang: Annotated[str, typer.Option(help="Language code. [default: the suffix of TGT]")] = "",
+    source_lang: Annotated[str, typer.Option(help="Language code. [default: the file's]")] = "",
+    target_lang: Annotated[str, typer.Option(help="Language code. [default: the file's]")] = "",
     device: options.Device = "auto",
 ) -> None:
-    """Write a config, with reasons, for two files of text.
+    """Write a config, with reasons, for two files of text or for translation memories.
 
     Splits off dev and test, looks at the text, measures a training step, and chooses sizes and a budget. Train with
     `nmt train CONFIG`.
@@ -48,12 +50,14 @@ def init(
 
     from nmt.config import check_config
     from nmt.corpus.split import split_corpus
+    from nmt.documents.memories import corpus_files
     from nmt.files import atomic_write
     from nmt.processes import prepare_torch
     from nmt.train import plan as planning
 
     # 1. Choose names for the config, the data and the run. None of these files may exist.
-    languages = languages_of_files((source, source_lang), (target, target_lang))
+    sources, targets = corpus_files(files, (source_lang, target_lang))
+    languages = languages_of_files((sources[0], source_lang), (targets[0], target_lang))
     output = output or Path(f"{'-'.join(languages)}.yaml")
     data = output.with_suffix("")
     run = Path("runs", output.stem)
@@ -61,7 +65,7 @@ def init(
     with contextlib.ExitStack() as unfinished:
         # 2. Split the text.
         unfinished.callback(shutil.rmtree, data, ignore_errors=True)
-        facts = split_corpus([source], [target], data, languages)
+        facts = split_corpus(sources, targets, data, languages)
         log.info(SPLIT.format(data=data, facts=facts))
 
         # 3. Choose the sizes.
@@ -80,7 +84,7 @@ def init(
         cost = f"{plan.expected_minutes:,.0f} minutes and {plan.memory / 1e9:.1f} GB of memory"
         header = HEADER.format(
             languages=" to ".join(languages),
-            files=streams.printable(f"{source.name} and {target.name}"),
+            files=streams.printable(" and ".join(file.name for file in files)),
             facts=facts,
             cost=cost,
         )

@@ -2,6 +2,7 @@
 
 import gc
 import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -44,7 +45,9 @@ BatchSize = Annotated[int | None, typer.Option(min=1, help="Sentences decoded to
 Alpha = Annotated[float | None, typer.Option(help="Length penalty strength. [default: the config's, 1]")]
 Sample = Annotated[bool, typer.Option(help="Sample translations instead of searching for the best.")]
 Seed = Annotated[int, typer.Option(help="Seed of sampling.")]
-GlossaryFile = Annotated[Path | None, typer.Option("--glossary", help="Terms to use: source term TAB target term.")]
+GlossaryFile = Annotated[
+    Path | None, typer.Option("--glossary", help="Terms: source term TAB target term; or .csv, .xlsx, .tbx.")
+]
 
 # Scores
 References = Annotated[list[Path] | None, typer.Option(help="Reference lines; repeat it for several.")]
@@ -89,9 +92,16 @@ def terms_of(glossary: Path | None, translator: "Translator", engine: EngineName
     if engine == "ctranslate2" and not translator.config.data.glossary:
         message = "CTranslate2 uses a --glossary only with models that were trained with data.glossary=true"
         raise InputError(message, hint="leave out --engine")
+    from nmt.config import languages_of
+    from nmt.documents.memories import is_memory, text_files
     from nmt.text.glossary import read_glossary
+    from nmt.text.lines import iter_lines
 
-    return read_glossary(glossary)
+    lines: Iterable[str] = iter_lines([glossary])
+    if is_memory(glossary) and glossary.suffix != ".tsv":
+        sources, targets = text_files([glossary], languages_of(translator.config.data))
+        lines = map("\t".join, zip(iter_lines(sources), iter_lines(targets), strict=True))
+    return read_glossary(glossary, lines)
 
 
 def newest_run() -> Path:

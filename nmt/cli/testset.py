@@ -23,18 +23,25 @@ class TestSet(NamedTuple):
     references: list[list[str]]  # the lines of each reference
 
 
-def read_test_set(src: Path | None, ref: list[Path] | None, configs: "Sequence[Config]") -> TestSet:
+def read_test_set(
+    src: Path | None, ref: list[Path] | None, configs: "Sequence[Config]", translator: "Translator | None" = None
+) -> TestSet:
     """Read the given files. By default, read the test set in data.test of the configs.
+
+    `src` may be a translation memory. It is read in the languages of the translator.
 
     Raises:
         DataError: the numbers of lines differ.
-        InputError: there is no test set, the configs name different ones, or `src` is given without `ref`.
+        InputError: there is no test set, the configs name different ones, or `src` is text and given without `ref`.
     """
+    from nmt.config import languages_of
+    from nmt.documents.memories import text_files
     from nmt.evaluate import check_references
     from nmt.text.lines import iter_lines
 
     if src and not ref:
-        raise InputError("--src needs --ref", hint="give both, or neither for the run's data.test")
+        languages = languages_of(translator.config.data) if translator else ("", "")
+        (src,), ref = text_files([src], languages)
     # 1. Read the lines.
     if ref:
         sources = list(iter_lines([src])) if src else []

@@ -7,6 +7,7 @@ from nmt.config.listing import (
     data_root,
     downloads_directory,
     language,
+    languages_of,
     settings,
     values,
 )

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from nmt.config.listing import language
+from nmt.config.listing import languages_of
 from nmt.config.schema import Data, is_meant
 from nmt.errors import ConfigError
 
@@ -31,7 +31,7 @@ def chosen_direction(data: Data, targets: Sequence[str], languages: str) -> str:
         languages = targets[0]
     elif not targets:
         # A model of one direction has no tags, so nothing can be chosen.
-        source, target = language(data, "source"), language(data, "target")
+        source, target = languages_of(data)
         message = f"the model translates from {source or '?'} to {target or '?'} only"
         raise ConfigError(message, hint="leave out -l")
 

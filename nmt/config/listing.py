@@ -140,13 +140,18 @@ def language(data: Data, side: Side) -> str:
     return codes.pop() if len(codes) == 1 else ""
 
 
+def languages_of(data: Data) -> tuple[str, str]:
+    """Return the codes of the source language and of the target language; see `language`."""
+    return language(data, "source"), language(data, "target")
+
+
 def language_of_side(files: Files, side: Side) -> str:
     """Return the language code of a side, from the direction of the corpus or from its file name."""
     if files.languages:
         source, _, target = files.languages.partition("-")
         return source if side == "source" else target
     paths = files.source if side == "source" else files.target
-    return language_of_file(Path(paths[0]))
+    return language_of_file(Path(*paths[:1]))
 
 
 def downloads_directory() -> Path:

@@ -67,14 +67,15 @@ Direction = Annotated[str, AfterValidator(check_direction)]
 Language = Annotated[str, AfterValidator(check_language)]
 ModelPart = Literal["embeddings", "encoder", "decoder", "output"]
 AsTuple = BeforeValidator(lambda value: (value,) if isinstance(value, str) else value)
-Paths = Annotated[tuple[PathText, ...], AsTuple, Field(min_length=1)]
+AnyPaths = Annotated[tuple[PathText, ...], AsTuple]
+Paths = Annotated[AnyPaths, Field(min_length=1)]
 
 
 class Files(Section):
     """A corpus: the files of its two sides."""
 
-    source: Paths = Field(description="file or list of files, plain text or .gz, one sentence per line")
-    target: Paths = Field(description="the same number of lines: line N translates line N of source")
+    source: Paths = Field(description="file or list of files, plain text or .gz, one sentence per line; or of memories")
+    target: AnyPaths = Field((), description="line N translates line N of source; default: source has memories")
     root: PathText = Field("", description="as data.root, for this corpus; default: data.root")
     languages: Direction = Field("", description="in a list of corpora: its source and target, as in de-en")
 

@@ -42,7 +42,7 @@ class CheckReport:
     runs: dict[str, list[Run]]  # the lines that belong together, by name of the corpus
 
 
-def check(corpora: Sequence[CorpusFiles], declared: tuple[str, str] = ("", ""), *, quiet: bool = True) -> CheckReport:
+def check(corpora: Sequence[CorpusFiles], declared: Sequence[str] = ("", ""), *, quiet: bool = True) -> CheckReport:
     """Look for all faults of the corpora. The first one is the training corpus.
 
     Args:

@@ -98,7 +98,7 @@ class CorpusRepair:
                     self.kinds[line].append(finding.kind.name)
         self.paths: tuple[Path, ...] = ()  # source and target file of the cleaned copy
         self.counts = Counter[str]()  # number of entries in the list of changes, by action
-        self.n_pairs = 0
+        self.kept: set[int] = set()  # numbers of the source lines of written pairs
         self.n_realigned = 0  # written pairs with two different line numbers
 
     def is_wanted(self, kind: Kind) -> bool:
@@ -120,7 +120,7 @@ class CorpusRepair:
                     continue
                 texts = self.mend(source, target)
                 if texts is not None:
-                    self.n_pairs += 1
+                    self.kept.add(source.number)
                     self.n_realigned += source.number != target.number
                     for file, text in zip(files, texts, strict=True):
                         file.write(f"{text}\n".encode())

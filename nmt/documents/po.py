@@ -159,7 +159,17 @@ def unfinished(messages: Sequence[PoMessage]) -> Iterator[tuple[int, str, str]]:
     """Yield the index of the message and the name of each `msgstr` to translate, and the text to translate into it.
 
     A `msgstr` is translated if it is empty or fuzzy, or if it is a plural form of the language that the message lacks.
-    Raises ValueError if a header names another encoding than UTF-8.
+    """
+    for index, name, source, text in translations(messages):
+        if not text or "fuzzy" in messages[index].flags:
+            yield index, name, source
+
+
+def translations(messages: Sequence[PoMessage]) -> Iterator[tuple[int, str, str, str]]:
+    """Yield the index of the message, the name of each `msgstr`, the text that it translates, and its own text.
+
+    A plural form of the language that a message lacks has an empty text. Raises ValueError if a header names another
+    encoding than UTF-8.
     """
     plural_forms = PluralForms("")
     for index, message in enumerate(messages):
@@ -171,20 +181,19 @@ def unfinished(messages: Sequence[PoMessage]) -> Iterator[tuple[int, str, str]]:
                 raise ValueError("its header names another encoding than UTF-8; msgconv -t UTF-8 converts it")
             plural_forms = PluralForms(header)
             continue
-        is_fuzzy = "fuzzy" in message.flags
         n_forms = sum(name.startswith("msgstr[") for name in texts)
         if n_forms:
             for form in range(len(plural_forms.numbers)):
                 texts.setdefault(f"msgstr[{form}]", "")
         for name, text in texts.items():
-            if not name.startswith("msgstr") or (text and not is_fuzzy):
+            if not name.startswith("msgstr"):
                 continue
             source = texts["msgid"]
             if "msgid_plural" in texts:
                 number = name.removeprefix("msgstr").strip("[]")
                 form = int(number or 0)
                 source = plural_forms.source(form, n_forms, source, texts["msgid_plural"])
-            yield index, name, source
+            yield index, name, source, text
 
 
 def po_messages(text: str) -> list[PoMessage]:

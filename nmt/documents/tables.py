@@ -145,14 +145,10 @@ def field_text(field: re.Match[str]) -> str:
 def csv_rows(text: str, is_tsv: bool = False) -> Iterator[list[re.Match[str]]]:
     """Yield the fields of each row that is not empty.
 
-    The delimiter of CSV is the most frequent of comma, semicolon and tab in the first line, outside of quotes. Excel
-    names another delimiter in a line before the first row, such as `sep=;`.
+    Excel names another delimiter than `delimiter_of` in a line before the first row, such as `sep=;`.
     """
     position = int(text.startswith("\ufeff"))  # skip a BOM
-    delimiter = "\t"
-    if not is_tsv:
-        first_line = re.split(r"[\r\n]", text, maxsplit=1)[0]
-        delimiter = max(",;\t", key=re.sub('"[^"]*"', "", first_line).count)
+    delimiter = "\t" if is_tsv else delimiter_of(re.split(r"[\r\n]", text, maxsplit=1)[0])
     if match := SEPARATOR.match(text, position):
         delimiter = match[1]
         position = match.end()
@@ -172,6 +168,11 @@ def csv_rows(text: str, is_tsv: bool = False) -> Iterator[list[re.Match[str]]]:
             if len(row) > 1 or value["value"]:
                 yield row
             row = []
+
+
+def delimiter_of(first_line: str) -> str:
+    """Return the delimiter of CSV: the most frequent of comma, semicolon and tab, outside of quotes."""
+    return max(",;\t", key=re.sub('"[^"]*"', "", first_line).count)
 
 
 def parse_json_strings(text: str) -> list[Part]:

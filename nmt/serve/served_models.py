@@ -8,7 +8,7 @@ from pathlib import Path
 import langcodes
 from starlette.exceptions import HTTPException
 
-from nmt.config import language
+from nmt.config import languages_of
 from nmt.corpus.language import probabilities
 from nmt.errors import InputError
 from nmt.languages import base_language
@@ -30,8 +30,7 @@ class ServedModel:
         self.batcher = batcher
         self.sha256 = sha256  # hash of the model file
         data = translator.config.data
-        self.source = language(data, "source") or UNKNOWN_LANGUAGE
-        self.target = language(data, "target") or UNKNOWN_LANGUAGE
+        self.source, self.target = (code or UNKNOWN_LANGUAGE for code in languages_of(data))
         # The choice of a model ignores region and script, so that a request for pt-BR fits a model for pt.
         self.base_source = base_language(self.source)
         self.base_target = base_language(self.target)

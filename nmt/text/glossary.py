@@ -16,7 +16,6 @@ import regex
 
 from nmt.errors import InputError
 from nmt.text import UNK
-from nmt.text.lines import iter_lines
 from nmt.text.spans import Span, replaced
 from nmt.text.tokenizer import Tokenizer
 from nmt.text.words import CLAUSE_START, SYLLABLE_MARKS, UNSPACED_CHARACTER, UNSPACED_MARK, WORD_OR_MARK
@@ -35,13 +34,13 @@ ANNOTATION = regex.compile(f"{TERM}(?:(?!{TERM}).)*?{END}")
 BEFORE_CLAUSE = regex.compile(CLAUSE_START)
 
 
-def read_glossary(path: Path) -> dict[str, str]:
-    """Read a file of terms. Each line has a source term, a tab and a target term. `#` begins a comment line.
+def read_glossary(path: Path, lines: Iterable[str]) -> dict[str, str]:
+    """Read the lines of a file of terms: a source term, a tab and a target term. `#` begins a comment line.
 
     Raises InputError if a line has another form, or if a term has two translations.
     """
     terms: dict[str, str] = {}
-    for number, line in enumerate(iter_lines([path]), 1):
+    for number, line in enumerate(lines, 1):
         if not line.strip() or line.startswith("#"):
             continue
         pair = [term.strip() for term in line.split("\t")]

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from nmt.config import Config, Files, data_root, language
+from nmt.config import Config, Files, data_root, languages_of
 from nmt.corpus.catalog import CORPORA, command
 from nmt.errors import DataError
 from nmt.run.directory import hash_files
@@ -52,9 +52,19 @@ def root_of(config: Config, files: Files) -> str:
 
 
 def corpus_paths(config: Config, files: Files) -> tuple[list[Path], list[Path]]:
-    """Return the source files and the target files of a corpus."""
+    """Return the source files and the target files of a corpus. Those of memories are in the cache."""
     root = data_root(root_of(config, files))
-    return [root / path for path in files.source], [root / path for path in files.target]
+    sources = [root / path for path in files.source]
+    if not files.target:
+        from nmt.documents.memories import text_files  # imported here, because this takes 100 ms
+
+        return text_files(sources, corpus_languages(config, files))
+    return sources, [root / path for path in files.target]
+
+
+def corpus_languages(config: Config, files: Files) -> Sequence[str]:
+    """Return the source language and the target language of a corpus."""
+    return files.languages.split("-") if files.languages else languages_of(config.data)
 
 
 def pairs_of(config: Config, files: Files) -> Iterator[Pair]:
@@ -82,10 +92,8 @@ def hint_of_missing(config: Config, files: Files) -> str:
     if corpus is None:
         return f"check the path; it is relative to {root or 'the working directory'}"
     # `nmt download` knows a corpus of this name.
-    languages = [language(config.data, "source"), language(config.data, "target")]
-    if files.languages:
-        languages = files.languages.split("-")
-    return f"`{command(corpus, languages)}` gets this corpus; or set data.root to the directory that has it"
+    download = command(corpus, corpus_languages(config, files))
+    return f"`{download}` gets this corpus; or set data.root to the directory that has it"
 
 
 def mixture_of(config: Config, pairs: Pairs) -> Mixture | None:

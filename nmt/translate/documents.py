@@ -11,7 +11,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from nmt.config import language
+from nmt.config import languages_of
 from nmt.documents import BEGINNINGS, BILINGUAL, SUFFIXES, ZIPPED
 from nmt.documents.direction import REDIRECTED, is_right_to_left
 from nmt.documents.files import (
@@ -158,7 +158,7 @@ def as_pairs(translator: Translator, output: Path, translations: Iterable[Transl
                 columns.append(", ".join(sentence.doubts))
             yield "\t".join(" ".join(text.split()) for text in columns)
         return
-    source, target = (language(translator.config.data, side) or "und" for side in ("source", "target"))
+    source, target = (code or "und" for code in languages_of(translator.config.data))
     # Escape the characters that have a meaning in XML, and remove the characters that XML does not allow.
     yield TMX.format(source)
     for sentence in sentences:
@@ -179,7 +179,7 @@ def formats_of(suffix: str, translator: Translator, title: object, column: str, 
     if suffix in (".csv", ".tsv"):
         parse = partial(parse_csv, column=column, title=title, into=into, is_tsv=suffix == ".tsv")
         return [Format(parse, str, protects=True)]
-    source, target = (language(translator.config.data, side) for side in ("source", "target"))
+    source, target = languages_of(translator.config.data)
     if not (source and target):
         raise InputError("the model does not name its languages", hint=f"translate another format than {suffix}")
     if suffix == ".xcstrings":

@@ -31,6 +31,20 @@ def test_a_config_is_written_that_trains(tmp_path: Path) -> None:
     one_clear_error(again, 2, "zh-en.yaml exists already")
 
 
+def test_memories_are_joined_and_split(tmp_path: Path) -> None:
+    rows = []
+    for n in range(60):
+        word = chr(97 + n % 26) * (n // 26 + 1)
+        rows.append(f"the {word} house,das Haus {word}")
+    (tmp_path / "a.csv").write_text("\n".join(["en,de", *rows[:40]]))
+    (tmp_path / "b.csv").write_text("\n".join(["en,de", *rows[40:]]))
+    done = run_nmt("init", "a.csv", "b.csv", "--minutes", 0.05, cwd=tmp_path)
+    assert "a.csv: 40 pairs; left out" in err_lines(done)[0]
+    assert load_config(tmp_path / "en-de.yaml").data.train[0].target == ("train.de",)
+    assert "for a.csv and b.csv" in (tmp_path / "en-de.yaml").read_text(encoding="utf-8")
+    assert (tmp_path / "en-de/train.en").read_text().startswith("the ")
+
+
 UNSUITABLE = {  # arguments -> part of the error message
     "a.txt a.de": "a.txt: '' is not a language code",
     "a.de a.en -o mine": "mine does not end in .yaml",
@@ -39,6 +53,8 @@ UNSUITABLE = {  # arguments -> part of the error message
     "a.de a.txt --target-lang english": "a.txt: 'english' is not a language code",
     "a.de no.en": "cannot read no.en",
     "a.de a.txt --target-lang en": "1 pairs with text on",
+    "a.de": "a.de is no translation memory",
+    "a.tmx a.de": "a.de is no translation memory",
     "a.de a.txt --target-lang en --minutes inf": "no training takes inf minutes",
     "a.de a.txt --target-lang en --minutes nan": "no training takes nan minutes",
     "a.de a.txt --target-lang en --minutes 0": "no training takes 0 minutes",
@@ -50,6 +66,9 @@ UNSUITABLE = {  # arguments -> part of the error message
 def texts(tmp_path: Path) -> Path:
     (tmp_path / "a.txt").write_text("x\n")
     (tmp_path / "a.de").write_text("x\n")
+    (tmp_path / "a.tmx").write_text(
+        '<tmx><tu><tuv lang="de"><seg>x</seg></tuv><tuv lang="en"><seg>x</seg></tuv></tu></tmx>'
+    )
     with (tmp_path / "b.de").open("w") as file:
         for n in range(1, 301):
             print("x" * n, file=file)
@@ -61,7 +80,7 @@ def test_wrong_arguments_are_told(texts: Path, arguments: str) -> None:
     refused(texts, f"init {arguments}", UNSUITABLE[arguments])
     names = [path.name for path in texts.iterdir()]
     result = sorted(names)
-    assert result == ["a.de", "a.txt", "b.de"]
+    assert result == ["a.de", "a.tmx", "a.txt", "b.de"]
 
 
 def test_a_name_that_is_not_utf_8_is_refused(texts: Path) -> None:

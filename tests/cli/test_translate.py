@@ -92,6 +92,12 @@ def test_translations_have_the_terms_of_a_glossary(five_home: Path, tmp_path: Pa
     refused(five_home, f"{translate} --engine ctranslate2 茶", message)
 
 
+def test_a_glossary_may_be_a_table(five_home: Path, tmp_path: Path) -> None:
+    (tmp_path / "terms.csv").write_text("en;zh\nschool;茶\n", encoding="utf-8")
+    (line,) = out_lines(run_in(five_home, f"translate --glossary {tmp_path}/terms.csv 茶"))
+    assert "school" in line
+
+
 def test_a_text_may_be_longer_than_a_file_name(five_home: Path) -> None:
     done = run_in(five_home, f"translate {'我们' * 60}")
     result = len(out_lines(done))

@@ -40,6 +40,7 @@ from nmt.run.checkpoint import read_checkpoint
 from nmt.run.header import checked_header
 from nmt.serve.schema import ExplainRequest, LibreRequest, TranslateRequest
 from nmt.text.glossary import END, TERM, find_terms, read_glossary
+from nmt.text.lines import iter_lines
 from nmt.text.placeholders import SPAN, SYMBOLS, Masked
 from nmt.text.tokenizer import Tokenizer
 from nmt.text.vocabulary import vocabulary_of, with_vocabulary
@@ -191,7 +192,7 @@ def config(path: Path) -> None:
 
 
 def glossary(path: Path) -> None:
-    terms = read_glossary(path)
+    terms = read_glossary(path, iter_lines([path]))
     names = {term.lower() for term in terms}
     text = " ".join([*terms, "x", *terms])
     text = text.replace(TERM, "").replace(END, "")

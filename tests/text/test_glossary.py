@@ -12,13 +12,14 @@ from nmt.errors import InputError
 from nmt.text import UNK
 from nmt.text.glossary import ANNOTATED, EXCHANGED, MAX_TERMS, annotated, find_terms, read_glossary, required_tokens
 from nmt.text.glossary import with_terms as annotate_pair
+from nmt.text.lines import iter_lines
 from nmt.text.tokenizer import Tokenizer
 
 
 def test_a_file_has_pairs_comments_and_blank_lines(tmp_path: Path) -> None:
     file = tmp_path / "terms.tsv"
     file.write_text("# animals\n\nHund \t hound\r\nder Hund\tthe dog\nHund\thound\n", encoding="utf-8")
-    assert read_glossary(file) == {"Hund": "hound", "der Hund": "the dog"}
+    assert read_glossary(file, iter_lines([file])) == {"Hund": "hound", "der Hund": "the dog"}
 
 
 BAD_FILES = {
@@ -35,7 +36,7 @@ def test_a_bad_line_is_named(tmp_path: Path, text: str) -> None:
     file = tmp_path / "terms.tsv"
     file.write_text(text, encoding="utf-8")
     with pytest.raises(InputError, match=BAD_FILES[text]):
-        read_glossary(file)
+        read_glossary(file, iter_lines([file]))
 
 
 TERMS = ["Hund", "kleine Hund", "kleine", "C", "C++", "rot", "书", "买", "天気", "ネコ"]

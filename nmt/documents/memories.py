@@ -1,0 +1,162 @@
+"""Files of pairs: translation memories, tables, catalogs of messages and archives.
+
+`text_files` writes the pairs of memories into the user's cache as two files of text, once. So whatever reads lines also
+reads memories: checks, splits, training and scores. `copy_memories` writes copies of memories after a check.
+"""
+
+import csv
+import logging
+import os
+from codecs import getwriter
+from collections.abc import Container, Iterator, Sequence
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from nmt.documents.files import DAMAGES
+from nmt.documents.memory_formats import COPY_SUFFIXES, MEMORY_READERS, utf8_text
+from nmt.errors import InputError
+from nmt.files import atomic_writer, cached
+from nmt.languages import base_language, language_code
+from nmt.run.directory import hash_files
+from nmt.text.corpus_files import SIDES
+from nmt.text.lines import iter_lines, open_bytes
+
+log = logging.getLogger("nmt")
+
+NOWHERE = Path(os.devnull)
+
+
+def suffix_of(path: Path) -> str:
+    """Return the suffix of a file in lower case, without `.gz`."""
+    return Path(path.name.lower().removesuffix(".gz")).suffix
+
+
+def is_memory(path: Path) -> bool:
+    """Return whether a file has the suffix of a memory."""
+    return suffix_of(path) in MEMORY_READERS
+
+
+def corpus_files(paths: Sequence[Path], languages: Sequence[str]) -> tuple[list[Path], list[Path]]:
+    """Return the source files and the target files of two texts, or of memories; see `text_files`."""
+    if len(paths) == 2 and not any(map(is_memory, paths)):
+        source, target = paths
+        return [source], [target]
+    return text_files(paths, languages)
+
+
+def text_files(paths: Sequence[Path], languages: Sequence[str]) -> tuple[list[Path], list[Path]]:
+    """Return a file with the sources and a file with the targets of memories, a text per line, in the user's cache.
+
+    `languages` are the codes of source and target. If they are empty, the first memory decides.
+    """
+    for path in paths:
+        if not is_memory(path):
+            raise InputError(
+                f"{path} is no translation memory",
+                hint=f"they end in {', '.join(MEMORY_READERS)}; of two texts, give both",
+            )
+    directory = cached("memory", [hash_files(paths), str(paths), *languages], partial(write_texts, paths, languages))
+    source, target = sorted(directory.iterdir())  # the name of each begins with its side
+    return [source], [target]
+
+
+def write_texts(paths: Sequence[Path], languages: Sequence[str], directory: Path) -> None:
+    """Write the texts of memories into a directory. The names of the files end in the codes of the languages."""
+    codes = languages if all(languages) else sides_of(paths[0], languages)
+    source = directory / f"source.{paths[0].name}.{codes[0]}"
+    target = directory / f"target.{paths[0].name}.{codes[-1]}"
+    with source.open("w", encoding="utf-8") as sources, target.open("w", encoding="utf-8") as targets:
+        for path in paths:
+            for _, texts in memory_pairs(path, sides_of(path, codes)):
+                print(texts[0], file=sources)
+                print(texts[1], file=targets)
+
+
+def sides_of(path: Path, languages: Sequence[str]) -> Sequence[str]:
+    """Return the names of source and target in a memory: the languages, or `SIDES`, or its only two names.
+
+    Raises InputError if it is unclear which languages of the memory are meant.
+    """
+    known: dict[str, str] = {}
+    for _, texts in islice(memory_units(path), 1_000):  # the first units tell the languages
+        for name in texts:
+            known.setdefault(base_language(name), name)
+    wanted = map(base_language, languages) if all(languages) else filter(language_code, known)
+    for names in (wanted, SIDES):
+        keys = [known[name] for name in names if name in known]
+        if len(keys) == 2:
+            return keys
+    raise InputError(
+        f"which languages of {path}? It has {', '.join(known) or 'none':.200}",
+        hint="name its columns de and en, or give two of its languages: --source-lang and --target-lang, or -l de-en",
+    )
+
+
+def memory_pairs(path: Path, names: Sequence[str], copy: Path = NOWHERE) -> Iterator[tuple[dict[str, Any], list[str]]]:
+    """Yield the units of a memory that have both texts. The number of the others is logged."""
+    n_units = n_pairs = 0
+    for unit, texts in memory_units(path, copy):
+        n_units += 1
+        pair = [texts.get(name, "") for name in names]
+        if all(pair):
+            n_pairs += 1
+            yield unit, pair
+    log.info("%s: %d pairs; left out without a side or without approval: %d", path, n_pairs, n_units - n_pairs)
+
+
+def memory_units(path: Path, copy: Path = NOWHERE) -> Iterator[tuple[dict[str, Any], dict[str, str]]]:
+    """Yield the units of a memory and their texts, each on one line, and write a copy.
+
+    Raises InputError if the memory is damaged.
+    """
+    n_units = 0
+    try:
+        with utf8_text(open_bytes(path)) as text, atomic_writer(copy) as file:
+            for unit in MEMORY_READERS[suffix_of(path)](text, getwriter("utf-8")(file), path):
+                n_units += 1
+                texts = {name: stripped(value) for name, value in unit.items() if isinstance(value, str)}
+                if copy == NOWHERE:
+                    unit.clear()  # frees the memory of XML
+                yield unit, texts
+    except ImportError as error:
+        raise InputError(f"{error.name} is not installed", hint=f"pip install {error.name}") from error
+    except (*DAMAGES, LookupError, csv.Error, SyntaxError) as error:
+        raise InputError(
+            f"{path} is damaged after unit {n_units:,}: {error}", hint="save it anew in UTF-8, a table as .csv"
+        ) from error
+
+
+def stripped(text: str) -> str:
+    """Return a text on one line."""
+    text.encode()  # raises UnicodeEncodeError, a ValueError, for half of a surrogate pair
+    return " ".join(filter(None, map(str.strip, text.splitlines())))
+
+
+def copy_memories(
+    paths: Sequence[Path], directory: Path, languages: Sequence[str], cleaned: Sequence[Path], kept: Container[int]
+) -> None:
+    """Write copies of memories with some texts changed and some units left out.
+
+    Raises InputError if two copies would have the same name.
+
+    Args:
+        cleaned: files with the sources and with the targets of the pairs that are kept.
+        kept: their numbers, counted from 1 over all memories.
+    """
+    new_texts = zip(*(iter_lines([file]) for file in cleaned), strict=True)
+    n_pairs = 0
+    for path in paths:
+        names = sides_of(path, languages)
+        copy = directory / f"{path.name.removesuffix('.gz')}{COPY_SUFFIXES.get(suffix_of(path), '')}"
+        if copy.exists():
+            raise InputError(f"clean one memory after the other: two are named {path.name}")
+        for unit, texts in memory_pairs(path, names, copy):
+            n_pairs += 1
+            if n_pairs not in kept:
+                unit.clear()
+                continue
+            for name, old, new in zip(names, texts, next(new_texts), strict=True):
+                if new != old:
+                    unit[name] = new
