@@ -172,6 +172,7 @@ def as_command(words: Sequence[str], cwd: Path, streams: Sequence[int]) -> Itera
             gc.unfreeze()
             log.setLevel(level)
             log.handlers, log.propagate = handlers, propagate
+            log.getChild("texts").disabled = False  # `nmt serve` disables it
             for number, handler in signals.items():
                 signal.signal(number, handler)
 

@@ -17,7 +17,7 @@ from nmt.train.corpora import all_corpora, root_of
 
 ROOT = Path(__file__).parents[1]
 FILES = sorted((ROOT / "configs").glob("**/*.yaml"))
-RECIPES = [path for path in FILES if path.parent.name != "cluster"]  # configs/cluster has Kubernetes jobs
+RECIPES = [path for path in FILES if path.parent.name not in ("cluster", "serving")]  # these are no recipes
 
 
 @pytest.fixture(params=RECIPES, ids=lambda path: str(path.relative_to(ROOT)))
@@ -86,6 +86,24 @@ def test_the_image_runs_as_an_ordinary_user() -> None:
     assert user != "root"
 
 
+def test_the_image_writes_to_tmp_only() -> None:
+    assert "--read-only --tmpfs /tmp" in DOCKERFILE
+    assert "\nENV NMT_CACHE=/tmp/nmt\n" in DOCKERFILE
+
+
+SERVING = ROOT / "configs" / "serving"
+
+
+def test_containers_are_read_only_but_for_tmp() -> None:
+    deployment, _service = yaml.safe_load_all((SERVING / "kubernetes.yaml").read_text())
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    assert container["securityContext"]["readOnlyRootFilesystem"]
+    assert container["readinessProbe"]["httpGet"] == {"path": "/ready", "port": 5000}
+    composed = yaml.safe_load((SERVING / "compose.yaml").read_text())["services"]["nmt"]
+    assert composed["read_only"]
+    assert composed["tmpfs"] == ["/tmp"]
+
+
 def test_the_image_takes_what_is_there() -> None:
     kept = (ROOT / "configs/docker/Dockerfile.dockerignore").read_text().splitlines()
     for words in re.findall("^COPY (.*)$", DOCKERFILE, re.MULTILINE):
@@ -121,6 +139,15 @@ def test_the_service_is_valid(tmp_path: Path) -> None:
     done = subprocess.run(["systemd-analyze", "verify", unit], capture_output=True, text=True, check=False)
     assert done.returncode == 0
     assert done.stderr == ""
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="no systemd")
+def test_the_service_is_little_exposed(tmp_path: Path) -> None:
+    unit = tmp_path / "nmt.service"
+    unit.write_text(SERVICE)
+    command = ["systemd-analyze", "security", "--offline=true", "--threshold=12", "--no-pager", str(unit)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
 
 
 # --- a cluster

@@ -61,12 +61,12 @@ def check(
         streams.write_text(html, pages.page("check", f"{files} – nmt check", data))
     # 4. Write the cleaned copies.
     if fix is not None:
-        from nmt.documents import memories
+        from nmt.documents.memories import copy_memories, is_memory
 
         train, *_ = write_copies(report, corpora, fix)
         paths = list(map(Path, what))
-        if all(map(memories.is_memory, paths)):
-            memories.copy_memories(paths, fix, declared, train.paths, train.kept)
+        if all(map(is_memory, paths)):
+            copy_memories(paths, fix, declared, train.paths, train.kept)
     # If a finding is an error, exit with 1, so that scripts can stop.
     if any(finding.severity == "error" for finding in report.findings):
         raise typer.Exit(1)
@@ -120,10 +120,10 @@ def corpora_of_config(
 def corpus_of_files(names: list[str], languages: str) -> tuple[list["CorpusFiles"], Sequence[str]]:
     """Return a corpus of two files of text or of memories, and the languages that the file names declare."""
     from nmt.corpus.reading import CorpusFiles
-    from nmt.documents.memories import is_memory, text_files
+    from nmt.documents.memories import corpus_files, is_memory
     from nmt.languages import language_of_file
 
     if languages and not is_memory(Path(names[0])):
         raise InputError("-l chooses a direction of a config or the languages of a memory", hint="leave it out")
-    sources, targets = text_files(list(map(Path, names)), languages.split("-"))
+    sources, targets = corpus_files(list(map(Path, names)), languages.split("-"))
     return [CorpusFiles("corpus", sources, targets)], (language_of_file(sources[0]), language_of_file(targets[0]))

@@ -52,14 +52,14 @@ def init(
     `nmt train CONFIG`.
     """
     from nmt.corpus.split import split_corpus
-    from nmt.documents.memories import text_files
+    from nmt.documents.memories import corpus_files
     from nmt.files import atomic_write
     from nmt.run.directory import RunDirectory
     from nmt.train import plan as planning
 
     # 1. Choose names for the config, the data and the run. None of these files may exist.
     start_config = RunDirectory(start).read_config() if start else None
-    sources, targets = text_files(files, (source_lang, target_lang))
+    sources, targets = corpus_files(files, (source_lang, target_lang))
     languages = languages_of_files((sources[0], source_lang), (targets[0], target_lang))
     output = output or Path(f"{'-'.join(languages)}.yaml")
     data = output.with_suffix("")

@@ -79,9 +79,10 @@ def serve(
     from nmt.translate.loading import load
 
     def load_directions(path: Path) -> list["Translator"]:
-        # The glossary applies to every direction.
         directions = load(path, device, precision, engine).directions()
         for translator in directions:
+            translator.translate(["a"])  # the first search takes longer, and fails if the model is damaged
+            # The glossary applies to every direction.
             translator.options = translator.with_options(glossary=options.terms_of(glossary, translator, engine))
         return directions
 
@@ -89,6 +90,7 @@ def serve(
         return load_model(path, load_directions)
 
     ignore_hangups()
+    log.getChild("texts").disabled = True  # of lines and texts of clients
     limits = Limits(n_characters=max_chars, n_lines=max_texts, n_file_bytes=1_000_000 * max_upload)
     api = Api(list(map(load_one, paths)), limits, keys)
     gc.freeze()  # the garbage collector then skips the many objects of torch, which saves time
@@ -113,6 +115,7 @@ def run_server(app: "Guard", host: str, port: int, reloader: "Reloader") -> None
             log.info("serving on %s", url)
 
         server = new_server(app, on_start=start)
+        reloader.api.is_stopping = lambda: server.should_exit
         server.run(sockets=[listening])
 
 

@@ -10,7 +10,7 @@ import os
 from codecs import getwriter
 from collections.abc import Container, Iterator, Sequence
 from functools import partial
-from itertools import count, islice
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -38,14 +38,19 @@ def is_memory(path: Path) -> bool:
     return suffix_of(path) in MEMORY_READERS
 
 
-def text_files(paths: Sequence[Path], languages: Sequence[str]) -> tuple[list[Path], list[Path]]:
-    """Return the files of two texts, or files with the sources and with the targets of memories, a text per line.
-
-    The latter are in the user's cache. `languages` are the codes of source and target. If they are empty, the first
-    memory decides.
-    """
+def corpus_files(paths: Sequence[Path], languages: Sequence[str]) -> tuple[list[Path], list[Path]]:
+    """Return the source files and the target files of two texts, or of memories; see `text_files`."""
     if len(paths) == 2 and not any(map(is_memory, paths)):
-        return [paths[0]], [paths[1]]
+        source, target = paths
+        return [source], [target]
+    return text_files(paths, languages)
+
+
+def text_files(paths: Sequence[Path], languages: Sequence[str]) -> tuple[list[Path], list[Path]]:
+    """Return a file with the sources and a file with the targets of memories, a text per line, in the user's cache.
+
+    `languages` are the codes of source and target. If they are empty, the first memory decides.
+    """
     for path in paths:
         if not is_memory(path):
             raise InputError(
@@ -61,7 +66,7 @@ def write_texts(paths: Sequence[Path], languages: Sequence[str], directory: Path
     """Write the texts of memories into a directory. The names of the files end in the codes of the languages."""
     codes = languages if all(languages) else sides_of(paths[0], languages)
     source = directory / f"source.{paths[0].name}.{codes[0]}"
-    target = directory / f"target.{paths[0].name}.{codes[1]}"
+    target = directory / f"target.{paths[0].name}.{codes[-1]}"
     with source.open("w", encoding="utf-8") as sources, target.open("w", encoding="utf-8") as targets:
         for path in paths:
             for _, texts in memory_pairs(path, sides_of(path, codes)):
@@ -134,17 +139,22 @@ def copy_memories(
 ) -> None:
     """Write copies of memories with some texts changed and some units left out.
 
+    Raises InputError if two copies would have the same name.
+
     Args:
         cleaned: files with the sources and with the targets of the pairs that are kept.
         kept: their numbers, counted from 1 over all memories.
     """
     new_texts = zip(*(iter_lines([file]) for file in cleaned), strict=True)
-    numbers = count(1)
+    n_pairs = 0
     for path in paths:
         names = sides_of(path, languages)
         copy = directory / f"{path.name.removesuffix('.gz')}{COPY_SUFFIXES.get(suffix_of(path), '')}"
+        if copy.exists():
+            raise InputError(f"clean one memory after the other: two are named {path.name}")
         for unit, texts in memory_pairs(path, names, copy):
-            if next(numbers) not in kept:
+            n_pairs += 1
+            if n_pairs not in kept:
                 unit.clear()
                 continue
             for name, old, new in zip(names, texts, next(new_texts), strict=True):

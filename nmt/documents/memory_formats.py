@@ -52,17 +52,22 @@ def xml_units(text: TextIOWrapper, copy: StreamWriter, _: Path) -> Iterator[dict
     parser = etree.iterparse(text.buffer, tag=units)
     # The parser needs an element until it has read the next one.
     for (_, element), _ in pairwise(chain(parser, [None])):
+        # 1. Read the first text in each language.
         nodes: dict[str, Any] = {}
         for node in TEXT_NODES(element):
             language = NODE_LANGUAGE(node) or etree.QName(node).localname
             nodes.setdefault(base_language(language), node)
         unit = {name: "".join(NODE_TEXTS(node)) for name, node in nodes.items()}
         yield unit
+
+        # 2. Remove the unit, or change its texts.
         if nodes and not unit:
             element.getparent().remove(element)
         for name, new in unit.items():
             if not len(nodes[name]):
                 nodes[name].text = new
+
+    # 3. Write the whole document, with its comments and its type.
     tree = parser.root.getroottree()
     tree.write(copy.stream, encoding=tree.docinfo.encoding, xml_declaration=True)
 
@@ -137,12 +142,15 @@ def mapping_units(mappings: Iterable[Any], copy: StreamWriter) -> Iterator[dict[
 def po_units(text: TextIOWrapper, copy: StreamWriter, path: Path) -> Iterator[dict[str, Any]]:
     """Yield the translations of messages. Their sources are in English, as gettext recommends.
 
-    In a copy, a translation that is left out is empty, because a program needs all messages.
+    A copy has all translations, also those that are left out, because a program needs them in each context.
     """
+    # 1. Read all messages, and the language in their header.
     content = text.read()
     match = re.search(r'"Language: *([\w-]+)', content)
     language = base_language(match[1] if match else path.stem)
     messages = po_messages(content)
+
+    # 2. Yield the translations.
     replacements = []
     for index, name, source, translation in translations(messages):
         message = messages[index]
@@ -151,7 +159,7 @@ def po_units(text: TextIOWrapper, copy: StreamWriter, path: Path) -> Iterator[di
             continue
         unit = {"en": source, language: translation}
         yield unit
-        value = escape_po(unit.get(language, ""))
+        value = escape_po(unit.get(language, translation))
         replacements.append((message.values[name].span("value"), f'"{value}"'))
     copy.write(replaced(content, replacements))
 

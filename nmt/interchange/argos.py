@@ -20,7 +20,7 @@ import tempfile
 import zipfile
 from pathlib import Path
 
-from nmt.config import language
+from nmt.config import languages_of
 from nmt.errors import InputError
 from nmt.files import TEMP_MARK, atomic_writer
 from nmt.interchange.ctranslate2 import to_ctranslate2
@@ -43,8 +43,9 @@ def to_argos(translator: Translator, path: Path, quantization: str = "int8") -> 
     check_supported(translator)
     # 1. Collect the languages and the tokenizer.
     data = translator.config.data
-    from_code, from_name = code_and_name(language(data, "source"))
-    to_code, to_name = code_and_name(language(data, "target"))
+    source, target = languages_of(data)
+    from_code, from_name = code_and_name(source)
+    to_code, to_name = code_and_name(target)
     metadata = {
         "package_version": "1.0",
         "argos_version": "1.11",

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import hmac
-from collections.abc import AsyncIterator, Collection, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from itertools import chain, product
 from typing import TypeVar
 
@@ -31,9 +31,10 @@ class Api:
         Raises InputError if two models translate the same pair of languages.
         """
         self.limits = limits
+        self.is_stopping: Callable[[], bool] = lambda: False  # `nmt serve` sets it
         self.set_keys(keys)
         self.metrics = Metrics()
-        self.served = ServedModels(loaded, limits.n_waiting, self.metrics.batch_lines.observe)
+        self.served = ServedModels(loaded, limits.n_waiting, self.metrics)
         self.metrics.waiting.set_function(self.served.n_waiting)
 
     def set_keys(self, keys: Collection[str]) -> None:

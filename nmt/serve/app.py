@@ -22,6 +22,13 @@ from nmt.serve.libre import LibreTranslate
 from nmt.serve.v1 import V1
 
 PAGES = Path(__file__).parent / "pages"
+# Messages for types of errors whose own messages name types of Python.
+PROBLEMS = {
+    "value_error": "must be a file",  # text was sent in place of a file; no other field raises it
+    "dict_type": "must be an object",
+    "too_long": "is too long",
+    "too_short": "is empty",
+}
 
 
 def create_app(api: Api, hosts: Collection[str] = ()) -> Guard:
@@ -68,6 +75,13 @@ def add_endpoints(app: FastAPI, api: Api) -> None:
     app.post("/explain", response_model=None, include_in_schema=False)(v1.explain_page)
 
     # For operators.
+    @app.get("/ready")
+    async def ready() -> dict[str, str]:
+        """Whether the server takes requests. With status 503, it stops, or too many requests wait."""
+        if api.is_stopping() or api.served.n_waiting() >= api.limits.n_waiting:
+            raise HTTPException(503, "the server stops, or too many requests wait")
+        return {"status": "ready"}
+
     @app.get("/metrics", response_model=None)
     async def metrics(request: Request) -> Response:
         """Counts and times for Prometheus. If the server has API keys, send one as Authorization: Bearer KEY."""
@@ -104,8 +118,7 @@ def add_error_handlers(app: FastAPI) -> None:
         _, *location = fault["loc"]
         if not location or not isinstance(location[0], str):
             return JSONResponse({"error": "the body must be a JSON object"}, 400)
-        # A value error means that text was sent in place of a file. No other field raises it.
-        problem = "must be a file" if fault["type"] == "value_error" else fault["msg"]
+        problem = PROBLEMS.get(fault["type"], fault["msg"])
         return JSONResponse({"error": schema.without_surrogates(f"{location[0]}: {problem}")}, 400)
 
     @app.exception_handler(NmtError)

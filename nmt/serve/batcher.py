@@ -15,12 +15,13 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Any, NamedTuple, TypeVar
 
 from nmt.decode.options import Engine
 from nmt.errors import NmtError
+from nmt.serve.metrics import Metrics, Stopwatch
 from nmt.serve.turns import AbandonedError, Check, LongJob, in_parts
 from nmt.translate.options import TranslationOptions
 from nmt.translate.translator import Translator
@@ -53,6 +54,7 @@ class ShortJob:
     lines: Sequence[Unit]
     options: TranslationOptions
     show: Show | None = None
+    stopwatch: Stopwatch = field(default_factory=Stopwatch)
 
     @property
     def n_characters(self) -> int:
@@ -77,19 +79,17 @@ class BatchSearch(NamedTuple):
 class Batcher:
     """The scheduler of one engine. All methods must be called in the same event loop."""
 
-    def __init__(
-        self, engine: Engine, max_waiting: int, on_batch: Callable[[int], None], thread: ThreadPoolExecutor
-    ) -> None:
+    def __init__(self, engine: Engine, max_waiting: int, metrics: Metrics, thread: ThreadPoolExecutor) -> None:
         """Create a batcher.
 
         Args:
             max_waiting: maximum number of requests that wait.
-            on_batch: called with the number of lines of each search.
+            metrics: get the number of lines of each search, and the time of each request.
             thread: an executor with one thread, in which the engine runs.
         """
         self.engine = engine
         self.max_waiting = max_waiting
-        self.on_batch = on_batch
+        self.metrics = metrics
         self.waiting: list[ShortJob] = []
         self.long_jobs: list[LongJob] = []  # the next to get a turn comes first
         self.thread = thread
@@ -106,7 +106,7 @@ class Batcher:
         `show` is called in another thread after every step of the search. Raises QueueFullError if too many requests
         wait.
         """
-        job = ShortJob(asyncio.get_running_loop().create_future(), translator, lines, options, show)
+        job = ShortJob(asyncio.Future(), translator, lines, options, show)
         if job.n_characters <= MAX_SHORT:
             return self._queue(self.waiting, job)
         # A long text becomes a long job.
@@ -122,13 +122,13 @@ class Batcher:
 
         Raises QueueFullError if too many requests wait.
         """
-        return self._queue(self.long_jobs, LongJob(function, asyncio.get_running_loop().create_future()))
+        return self._queue(self.long_jobs, LongJob(function, asyncio.Future()))
 
     def _queue(self, queue: list[Job], job: Job) -> asyncio.Future[Any]:
-        n_waiting = self.n_waiting()
-        if n_waiting >= self.max_waiting:
-            raise QueueFullError(f"{n_waiting} requests wait already", hint="try again later")
+        if self.n_waiting() >= self.max_waiting:
+            raise QueueFullError(f"{self.max_waiting} requests wait already")
         queue.append(job)
+        job.done.add_done_callback(lambda _: self.metrics.observe_stages(job.stopwatch))
         self.arrival.set()
         if self.worker is None or self.worker.done():
             self.worker = asyncio.create_task(self._work())
@@ -218,21 +218,32 @@ class Batcher:
         n_lines = [len(job.lines) for job in jobs]
         # `watch` shows each step to the clients, and ends the search when all of them have disconnected.
         # An engine that searches in the background cannot be watched, so with `show`, the translator uses torch.
-        is_watched = jobs[0].show is not None or not self.engine.in_background
+        shows = [job.show for job in jobs if job.show]
+        is_watched = shows or not self.engine.in_background
 
         def watch(texts_so_far: Callable[[], list[str]]) -> None:
             check()
-            if jobs[0].show is None:
+            if not shows:
                 return
-            for job, texts in zip(jobs, grouped(texts_so_far(), n_lines), strict=True):
-                if job.show:
-                    job.show(texts)
+            for show, texts in zip(shows, grouped(texts_so_far(), n_lines), strict=True):
+                show(texts)
 
-        self.on_batch(sum(n_lines))
+        def begin(stage: str) -> None:
+            for job in jobs:
+                job.stopwatch.begin(stage)
+
+        def finish() -> list[list[Translation]]:
+            n_bests = translation.search()
+            begin("restore")
+            return grouped(translation.restored(n_bests), n_lines)
+
+        self.metrics.batch_lines.observe(sum(n_lines))
+        begin("prepare")
         lines = list(chain.from_iterable(job.lines for job in jobs))
         batch_size = translator.config.decode.batch_size
         translation = translator.start(lines, jobs[0].options, batch_size, watch if is_watched else None)
-        return lambda: grouped(translation.result(), n_lines)
+        begin("search")
+        return finish
 
     # --- long jobs ----------------------------------------------------------------------------------------
 

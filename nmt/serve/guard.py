@@ -98,9 +98,8 @@ class Guard:
         # Clients send //translate if they are told an address that ends with a slash. HEAD is answered as GET, and
         # uvicorn leaves out the body.
         path = "/" + scope["path"].lstrip("/")
-        method = scope["method"].replace("HEAD", "GET")
-        scope = {**scope, "path": path, "method": method}
-        async with self.files if scope["path"] == FILE_PATH else contextlib.nullcontext():
+        scope = {**scope, "path": path, "method": scope["method"].replace("HEAD", "GET")}
+        async with self.files if path == FILE_PATH else contextlib.nullcontext():
             await self._handle(scope, receive, send)
 
     async def _handle(self, scope: Scope, receive: Receive, send: Send) -> None:

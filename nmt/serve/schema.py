@@ -17,6 +17,7 @@ Encodable = Annotated[str, BeforeValidator(without_surrogates)]
 Text = Annotated[Encodable, Field(description="Text; each of its lines is translated by itself.")]
 Texts = Text | Annotated[list[Text], Field(description="Several texts.")]
 SomeTexts = Annotated[Texts, Field(min_length=1)]
+Term = Annotated[Encodable, Field(min_length=1, max_length=100)]
 Code = Annotated[Encodable, Field(max_length=20)]
 Source = Annotated[
     Code, Field(description="Language code, or auto: the language that the text is in, of those that fit the target.")
@@ -122,6 +123,10 @@ class TranslateRequest(Search):
     """A request to /v1/translate."""
 
     q: Texts
+    glossary: dict[Term, Term] = Field(
+        {}, max_length=100, description="Translations of at most 100 terms; they come before the server's glossary."
+    )
+    confidence: bool = Field(False, description="Answer with the confidence of each line.")
     n_best: int = Field(1, ge=1, le=MAX_BEAM, description="Hypotheses per line, at most `beam`.")
     stream: bool = Field(
         False, description="Answer with server-sent events: `partial` while the search runs, then `done`."
@@ -146,6 +151,7 @@ class HypothesisAnswer(BaseModel):
 class LineAnswer(BaseModel):
     source: str
     hypotheses: list[HypothesisAnswer] = Field(description="Best first.")
+    confidence: float | None = Field(None, description="0-1: expected share of right words, if asked for.")
 
 
 class TranslateAnswer(BaseModel):

@@ -1,6 +1,6 @@
 """The models that answer requests, and the choice of the model for a request."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import chain, product
 from pathlib import Path
@@ -8,12 +8,13 @@ from pathlib import Path
 import langcodes
 from starlette.exceptions import HTTPException
 
-from nmt.config import language
+from nmt.config import languages_of
 from nmt.corpus.language import probabilities
 from nmt.errors import InputError
 from nmt.languages import base_language
 from nmt.serve import schema
 from nmt.serve.batcher import Batcher
+from nmt.serve.metrics import Metrics
 from nmt.serve.models import LoadedModel
 from nmt.translate.options import TranslationOptions
 from nmt.translate.translator import Translator
@@ -29,8 +30,7 @@ class ServedModel:
         self.batcher = batcher
         self.sha256 = sha256  # hash of the model file
         data = translator.config.data
-        self.source = language(data, "source") or UNKNOWN_LANGUAGE
-        self.target = language(data, "target") or UNKNOWN_LANGUAGE
+        self.source, self.target = (code or UNKNOWN_LANGUAGE for code in languages_of(data))
         # The choice of a model ignores region and script, so that a request for pt-BR fits a model for pt.
         self.base_source = base_language(self.source)
         self.base_target = base_language(self.target)
@@ -41,6 +41,7 @@ class ServedModel:
         # By default, sampling draws only as many translations as the answer has.
         if values.get("sample"):
             values.setdefault("beam", values.get("n_best", 1))
+        values["glossary"] = self.translator.options.glossary | values.get("glossary", {})
         return self.translator.with_options(**values)
 
     def translates(self, source: str, target: str | None) -> bool:
@@ -75,13 +76,13 @@ class ServedModel:
 class ServedModels:
     """All models of a server, with at most one model for each pair of languages."""
 
-    def __init__(self, loaded: Sequence[LoadedModel], max_waiting: int, on_batch: Callable[[int], None]) -> None:
-        """Create a batcher for each loaded model. For `max_waiting` and `on_batch`, see `Batcher`.
+    def __init__(self, loaded: Sequence[LoadedModel], max_waiting: int, metrics: Metrics) -> None:
+        """Create a batcher for each loaded model. For `max_waiting` and `metrics`, see `Batcher`.
 
         Raises InputError if two models translate the same pair of languages.
         """
         self.max_waiting = max_waiting
-        self.on_batch = on_batch
+        self.metrics = metrics
         # Each model has one thread. A reloaded model keeps it, because torch compiles its kernels for each thread.
         self.threads = [ThreadPoolExecutor(1, "nmt model") for _ in loaded]
         # For each loaded model, one served model per direction.
@@ -95,7 +96,7 @@ class ServedModels:
         Raises InputError if two models would then translate the same pair of languages.
         """
         engine = loaded.translators[0].engine  # all directions share this engine
-        batcher = Batcher(engine, self.max_waiting, self.on_batch, self.threads[index])
+        batcher = Batcher(engine, self.max_waiting, self.metrics, self.threads[index])
         new_models = [ServedModel(translator, batcher, loaded.sha256) for translator in loaded.translators]
         # Two languages that differ only in region or script count as the same.
         others = chain.from_iterable(self.directions[:index] + self.directions[index + 1 :])

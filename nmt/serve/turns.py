@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from nmt.decode.options import Engine, NBest, RunningSearch, SearchOptions, SearchRequest, WatchStep
 from nmt.documents.markup import between_segments
+from nmt.serve.metrics import Stopwatch
 from nmt.translate.translator import Translator
 
 TURN_S = 0.02  # seconds after which the next `check` ends a turn
@@ -49,6 +50,7 @@ class LongJob:
         """
         self.function = function
         self.done = done
+        self.stopwatch = Stopwatch()
         self.work: Future[Any] | None = None  # the function's future in `THREADS`; None before the first turn
         self._turn_until = 0.0
         self._turn_begins = threading.Semaphore(0)
@@ -56,6 +58,7 @@ class LongJob:
 
     def take_turn(self) -> Future[Any]:
         """Let the function work for one turn. Return its future, which is done if the function has ended."""
+        self.stopwatch.begin("turns")
         self._turn_until = time.monotonic() + TURN_S
         if self.work is None:
             self.work = THREADS.submit(Context().run, self._work)
@@ -63,6 +66,7 @@ class LongJob:
         else:  # the function continues after the `check` that ended its last turn
             self._turn_begins.release()
         self._turn_ends.acquire()
+        self.stopwatch.begin("wait")
         return self.work
 
     def abandon(self) -> None:

@@ -13,6 +13,7 @@ from nmt.errors import NmtError
 from nmt.insight.pages import content_security_policy, plain
 from nmt.serve import schema
 from nmt.serve.api import Api
+from nmt.serve.libre import confidence_of_text
 from nmt.serve.served_models import ServedModel
 from nmt.serve.turns import Check
 from nmt.translate.options import TranslationOptions
@@ -46,10 +47,13 @@ class V1:
         prefix = model.translator.encode_prefix(body.prefix)
         units = [Unit(number, line, prefix) for number, line in enumerate(lines, 1)]
         if body.stream:
-            return StreamingResponse(self.stream(model, units, options), media_type="text/event-stream")
-        return as_answer(model, await self.api.translate(model, units, options))
+            events = self.stream(model, units, options, body.confidence)
+            return StreamingResponse(events, media_type="text/event-stream")
+        return as_answer(model, await self.api.translate(model, units, options), body.confidence)
 
-    def stream(self, model: ServedModel, units: list[Unit], options: TranslationOptions) -> AsyncIterator[str]:
+    def stream(
+        self, model: ServedModel, units: list[Unit], options: TranslationOptions, with_confidence: bool
+    ) -> AsyncIterator[str]:
         """Queue a translation and return its server-sent events.
 
         This is not an async generator, because QueueFullError must be raised before the response starts.
@@ -75,7 +79,7 @@ class V1:
                     while partial := await shown.get():
                         yield partial
                     translations = await future
-                yield event("done", as_answer(model, translations).model_dump())
+                yield event("done", as_answer(model, translations, with_confidence).model_dump())
             except HTTPException as error:
                 yield event("error", {"error": error.detail})
             except NmtError as error:
@@ -122,10 +126,14 @@ def page_answer(*args: Any, **settings: Any) -> Response:
     return HTMLResponse(page, headers={"Content-Security-Policy": content_security_policy(page)})
 
 
-def as_answer(model: ServedModel, translations: list[Translation]) -> schema.TranslateAnswer:
-    # `from_attributes` lets pydantic read the attributes of the translation and its hypotheses.
-    lines = [schema.LineAnswer.model_validate(line, from_attributes=True) for line in translations]
-    return schema.TranslateAnswer(source=model.source, target=model.target, translations=lines)
+def as_answer(model: ServedModel, translations: list[Translation], with_confidence: bool) -> schema.TranslateAnswer:
+    if with_confidence:
+        for translation in translations:
+            translation.confidence = confidence_of_text(model.translator, [translation])
+    # `from_attributes` lets pydantic read the attributes of the translations and their hypotheses.
+    return schema.TranslateAnswer.model_validate(
+        {"source": model.source, "target": model.target, "translations": translations}, from_attributes=True
+    )
 
 
 def event(kind: str, data: Any) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 import regex
 
 from nmt.config import Config, chosen_direction, language
-from nmt.decode.options import Engine, RunningSearch, SearchRequest
+from nmt.decode.options import Engine, NBest, RunningSearch, SearchRequest
 from nmt.documents.markup import STAND_IN, STAND_IN_RUN
 from nmt.errors import ConfigError, InputError
 from nmt.run.directory import RunDirectory
@@ -281,7 +281,11 @@ class RunningTranslation:
 
         Raises ModelError if the output of the model is NaN.
         """
-        translations = self.encoding.translations(self.search())
+        return self.restored(self.search())
+
+    def restored(self, n_bests: Sequence[NBest]) -> list[Translation]:
+        """Return the translation of each unit, given what `search` returned. Raises ModelError as `result` does."""
+        translations = self.encoding.translations(n_bests)
         for step in reversed(self.steps):
             translations = step.restore(translations)
         return translations

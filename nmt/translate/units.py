@@ -55,6 +55,7 @@ class Translation:
     sentences: list[Span] = field(default_factory=list)  # spans in `source`
     # The sentences with their best translations, without tags. Of a line of markup, its units.
     parts: list["Translation"] = field(default_factory=list)
+    confidence: float | None = None  # 0-1; None if it is not known
     doubts: list[str] | None = None  # why a person has to check the best hypothesis; None if this is not known
 
     @property

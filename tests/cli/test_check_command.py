@@ -39,7 +39,8 @@ def test_a_memory_is_checked_and_cleaned(tmp_path: Path) -> None:
     done = run_in(tmp_path, "check a.tmx --fix fixed")
     assert b"corpus: 3 lines of " in done.stdout
     copy = MEMORY.replace("M&amp;amp;M", "M&amp;M").replace(COPY, "")
-    assert (tmp_path / "fixed/a.tmx").read_text() == copy
+    _, written = (tmp_path / "fixed/a.tmx").read_text().split("\n", 1)
+    assert written == copy
     assert (tmp_path / "fixed/corpus.en").read_text() == "the house\nM&M\n"
 
 
@@ -50,6 +51,27 @@ def test_a_config_may_name_memories(tmp_path: Path) -> None:
     done = run_in(tmp_path, "check a.yaml")
     assert b"train: 3 lines of " in done.stdout
     assert b"source.a.tmx.de and " in done.stdout
+    assert b"a.tmx: 3 pairs; left out" in done.stderr
+
+
+LIST = """run: x
+data:
+  train: [{languages: de-en, source: a.tmx}, {languages: en-de, source: a.tmx}]
+  dev: [{languages: de-en, source: a.tmx}]
+"""
+
+
+def test_a_list_of_memories_names_their_languages(tmp_path: Path) -> None:
+    (tmp_path / "a.tmx").write_text(MEMORY)
+    (tmp_path / "a.yaml").write_text(LIST)
+    done = run_in(tmp_path, "check a.yaml -l en-de")
+    assert b"source.a.tmx.en and " in done.stdout
+
+
+def test_the_languages_of_a_memory_may_be_given(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("de,en,fr\nTee,tea,th\u00e9\n", encoding="utf-8")
+    done = run_in(tmp_path, "check a.csv -l fr-de")
+    assert b"source.a.csv.fr and " in done.stdout
 
 
 @pytest.fixture(scope="module")
@@ -92,10 +114,11 @@ def test_the_cleaned_files_are_aligned_and_have_no_errors(shifted: Done, folder:
 
 
 UNSUITABLE = {  # arguments -> part of the error message
-    "a.de": "two files of text or translation memories are needed, not a.de",
+    "a.de": "a.de is no translation memory",
     "a.de none.en": "none.en",
     "a.de empty": "empty is empty",
     "a.de a.de -l de-en": "-l chooses a direction of a config or the languages of a memory",
+    "b.yaml": "a.de is no translation memory",
     "a.yaml --fix fixed": "--fix would join data.mix with the training files",
 }
 
@@ -104,6 +127,7 @@ UNSUITABLE = {  # arguments -> part of the error message
 def test_what_cannot_be_checked_is_refused(tmp_path: Path, arguments: str) -> None:
     (tmp_path / "a.de").write_text("a\n")
     (tmp_path / "empty").write_text("")
+    (tmp_path / "b.yaml").write_text("run: x\ndata: {train: {source: [a.de, a.de]}}\n")
     (tmp_path / "a.yaml").write_text(
         "run: x\ndata: {train: {source: a.de, target: a.de}, mix: {b: {source: a.de, target: a.de, weight: 0.1}}}\n"
     )

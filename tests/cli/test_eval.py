@@ -29,6 +29,21 @@ def test_eval_scores_the_newest_run_on_its_test_set(five_home: Path) -> None:
     assert perplexity.startswith("perplexity of the references = 1.")
 
 
+def test_a_memory_is_a_test_set(five_run: FiveRun, tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("en,n,zh\ntea,1,茶\n,2,书\n", encoding="utf-8")
+    done = run_in(tmp_path, f"eval -m {five_run.model_file} --bootstrap 0 --json --src a.csv")
+    figures = json.loads(done.stdout)
+    assert figures["n_lines"] == 1
+    assert figures["scores"][1]["value"] > 10
+
+
+def test_given_translations_of_a_memory_are_scored(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("de,en\nTee,tea\n")
+    (tmp_path / "b.en").write_text("tea\n")
+    done = run_in(tmp_path, "eval --bootstrap 0 --json --src a.csv --hyp b.en")
+    assert json.loads(done.stdout)["scores"][1]["value"] == pytest.approx(100)
+
+
 def test_an_ensemble_is_named(five_home: Path) -> None:
     done = run_in(five_home, "eval -m runs/five -m runs/five --json")
     assert err_lines(done) == ["ensemble: runs/five and runs/five"]
@@ -99,7 +114,7 @@ UNSUITABLE = {  # arguments -> part of the error message
     "--hyp train.en": "no run names a data.test",
     "--hyp train.en --ref short": "5 hypotheses but 1 lines in reference 1",
     "--hyp train.en --ref train.en --src short": "1 source lines but 5 lines in reference 1",
-    "-m runs/five --src train.zh": "--src needs --ref",
+    "-m runs/five --src train.zh": "train.zh is no translation memory",
     "-m runs/five --ref train.en": "--ref needs --src",
     "-m runs/five/model.safetensors": "no run names a data.test",
 }

@@ -1,11 +1,15 @@
 """`nmt serve`: errors at the start; tests/reliability/test_clients.py has what it answers, and its end."""
 
+import logging
 import socket
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from conftest import FiveRun, out_lines, refused, run_in
 
+from nmt.cli.serve import run_server
 from nmt.serve.guard import Guard, Limits
 
 
@@ -24,6 +28,13 @@ def test_a_port_that_is_in_use_is_refused(five_home: Path) -> None:
         refused(five_home, f"serve --port {port}", f"cannot listen on 127.0.0.1 port {port}: Address already in use")
 
 
+def test_messages_that_quote_texts_are_not_logged(five_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nmt.cli.serve.run_server", lambda *_: logging.getLogger("nmt.texts").warning("a text"))
+    done = run_in(five_home, "serve")
+    assert done.returncode == 0
+    assert b"a text" not in done.stderr
+
+
 def test_limits_can_be_raised(five_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     limits: list[Limits] = []
 
@@ -36,6 +47,18 @@ def test_limits_can_be_raised(five_home: Path, monkeypatch: pytest.MonkeyPatch) 
     assert (raised.n_characters, raised.n_lines, raised.n_file_bytes) == (70_000, 900, 40_000_000)
     assert raised.n_bytes > 12 * 70_000, "of a text that is all escapes of JSON"
     assert raised.n_text_bytes == 2_000_000
+
+
+def test_a_server_that_is_told_to_stop_knows_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    server = SimpleNamespace(should_exit=False, run=lambda **_: None)
+    monkeypatch.setattr("nmt.serve.server.new_server", lambda *_, **__: server)
+    api = SimpleNamespace()
+    reloader: Any = SimpleNamespace(api=api)
+    app: Any = None
+    run_server(app, "127.0.0.1", 0, reloader)
+    assert not api.is_stopping()
+    server.should_exit = True
+    assert api.is_stopping()
 
 
 def test_missing_packages_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

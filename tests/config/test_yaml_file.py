@@ -135,12 +135,12 @@ def test_a_long_key_is_cut(folder: Path) -> None:
 
 
 def test_all_faults_are_reported_at_once_with_their_lines(folder: Path) -> None:
-    text = "run: r\nseed: -1\ndata:\n  train:\n    source: a\ntrain:\n  lr: x\n  warmupp: 3\nxyzzy: {}\n"
+    text = "run: r\nseed: -1\ndata:\n  train:\n    target: a\ntrain:\n  lr: x\n  warmupp: 3\nxyzzy: {}\n"
     faults = fault(folder, text, "decode.beam=0").splitlines()
     assert sorted(faults) == [
         "command line: 'decode.beam': input should be greater than or equal to 1, got 0",
         "demo.yaml:2: 'seed': input should be greater than or equal to 0, got -1",
-        "demo.yaml:3: a needs a target; a memory needs source_lang and target_lang instead",
+        "demo.yaml:4: 'data.train.source' is missing",
         "demo.yaml:7: 'train.lr': input should be a valid number, unable to parse string as a number, got 'x'",
         "demo.yaml:8: unknown key 'train.warmupp' (did you mean 'train.warmup'?)",
         "demo.yaml:9: unknown key 'xyzzy'",

@@ -436,8 +436,10 @@ def test_a_translation_memory_is_translated_into_the_language_of_the_model(
     assert f'<tuv xml:lang="en" creationid="nmt"><seg>{TARGET[0]}</seg></tuv>' in output.read_text()
 
 
-@mock.patch.object(documents, "language", lambda _data, side: "zh" if side == "source" else "")
-def test_a_translation_memory_needs_the_languages_of_the_model(translator: Translator, tmp_path: Path) -> None:
+def test_a_translation_memory_needs_the_languages_of_the_model(
+    translator: Translator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(documents, "languages_of", lambda _: ("zh", ""))
     source = tmp_path / "a.tmx"
     source.write_text("<tmx/>")
     with pytest.raises(InputError, match="the model does not name its languages"):

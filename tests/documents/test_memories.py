@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from memory_files import DE_EN, PAIRS, TMX, XLIFF, memory, pairs_of
 
-from nmt.documents.memories import copy_memories, is_memory, text_files
+from nmt.documents.memories import copy_memories, corpus_files, is_memory, text_files
 from nmt.errors import InputError, NmtError
 
 
@@ -28,7 +28,9 @@ def test_the_first_memory_decides_the_direction(tmp_path: Path) -> None:
 
 def test_two_texts_stay_as_they_are(tmp_path: Path) -> None:
     paths = tmp_path / "a.de", tmp_path / "a.en"
-    assert text_files(paths, ("", "")) == ([paths[0]], [paths[1]])
+    assert corpus_files(paths, ("", "")) == ([paths[0]], [paths[1]])
+    with pytest.raises(InputError, match="is no translation memory"):
+        text_files(paths, ("", ""))
 
 
 def test_the_code_of_a_language_may_have_a_region(tmp_path: Path) -> None:
@@ -101,3 +103,13 @@ def test_a_text_that_is_not_changed_keeps_its_lines(tmp_path: Path) -> None:
     (tmp_path / "copies").mkdir()
     copy_memories([path], tmp_path / "copies", DE_EN, texts, {1})
     assert (tmp_path / "copies/a.jsonl").read_text() == '{"de": " Tee\\nda", "en": "tee"}\n'
+
+
+def test_two_copies_of_one_name_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "x").mkdir()
+    paths = memory(tmp_path, "a.csv", "de,en\nTee,tea\n"), memory(tmp_path / "x", "a.csv", "de,en\nda,there\n")
+    texts = memory(tmp_path, "new.de", "Tee\nda\n"), memory(tmp_path, "new.en", "tea\nthere\n")
+    (tmp_path / "copies").mkdir()
+    with pytest.raises(InputError, match="two are named a"):
+        copy_memories(paths, tmp_path / "copies", DE_EN, texts, {1, 2})
+    assert (tmp_path / "copies/a.csv").read_text() == "de,en\nTee,tea\n"

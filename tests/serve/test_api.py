@@ -5,12 +5,16 @@ from typing import Any
 
 import pytest
 from conftest import SOURCE, TARGET
-from served import JSON, PAIR, Client, served
+from served import JSON, PAIR, Client, running, served
 
+from nmt.serve.api import Api
+from nmt.serve.app import create_app
+from nmt.serve.guard import Limits
+from nmt.serve.models import LoadedModel
 from nmt.translate.translator import Translator
 
 ENDPOINTS = {
-    "/detect", "/download_file/{name}", "/frontend/settings", "/health", "/languages", "/metrics", "/suggest",
+    "/detect", "/download_file/{name}", "/frontend/settings", "/health", "/languages", "/metrics", "/ready", "/suggest",
     "/translate", "/translate_file", "/v1/explain", "/v1/models", "/v1/translate"
 }  # fmt: skip
 
@@ -26,6 +30,15 @@ def test_metrics_count_requests_and_batches(client: Client) -> None:
     assert float(values['nmt_request_seconds_count{path="other",status="404"}']) >= 1
     assert float(values["nmt_batch_lines_sum"]) >= len(SOURCE)
     assert values["nmt_requests_waiting"] == "0.0"
+
+
+def test_a_server_that_stops_is_healthy_but_not_ready(translator: Translator) -> None:
+    api = Api([LoadedModel([translator])], Limits())
+    with running(create_app(api)) as client:
+        assert client.get("/ready").json == {"status": "ready"}
+        api.is_stopping = lambda: True
+        assert client.get("/ready").status == 503
+        assert client.get("/health").status == 200
 
 
 @pytest.mark.parametrize(
@@ -54,7 +67,12 @@ REFUSED: list[tuple[str, Any, int, str]] = [  # path, body, status, a part of th
     ("/v1/translate", {"q": "a", "n_best": 9}, 400, "n_best is 9, but there are 5 hypotheses"),
     ("/v1/translate", {"q": "a", "prefix": [2]}, 400, "the prefix has the token 2"),
     ("/v1/translate", {"q": "a", "prefix": "word " * 900}, 400, "the model takes at most"),
+    ("/v1/translate", {"q": "a", "glossary": "b"}, 400, "glossary: must be an object"),
+    ("/v1/translate", {"q": "a", "glossary": {"": "b"}}, 400, "glossary: is empty"),
+    ("/v1/translate", {"q": "a", "glossary": {str(i): "b" for i in range(101)}}, 400, "glossary: is too long"),
+    ("/v1/translate", {"q": "a", "glossary": {"b": "c"}, "sample": True}, 400, "a glossary needs beam search"),
     ("/v1/translate", {"q": ["a", "b"], "prefix": "I"}, 400, "prefix: is for a single line"),
+    ("/v1/explain", {"q": "a", "glossary": {}}, 400, "glossary: Extra inputs are not permitted"),
     ("/v1/explain", {"q": " "}, 400, "the sentence is blank"),
     ("/v1/explain", {"q": "我 " * 400}, 400, "the sentence is too long"),
     ("/v1/translate", [], 400, "the body must be a JSON object"),

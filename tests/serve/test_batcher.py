@@ -16,6 +16,7 @@ from nmt.errors import NmtError
 from nmt.serve import batcher as module
 from nmt.serve.batcher import Batcher
 from nmt.serve.guard import Limits
+from nmt.serve.metrics import Metrics
 from nmt.translate.units import Unit
 
 
@@ -28,7 +29,9 @@ class Held:
         self.released = threading.Event()
         self.batches: list[int] = []  # numbers of lines
         self.texts: list[list[str]] = []  # of each search
-        self.batcher = Batcher(self.translator.engine, max_waiting, self.batches.append, ThreadPoolExecutor(1))
+        self.metrics = Metrics()
+        self.metrics.batch_lines.observe = self.batches.append  # type: ignore[method-assign,assignment]
+        self.batcher = Batcher(self.translator.engine, max_waiting, self.metrics, ThreadPoolExecutor(1))
         original = self.translator.start
 
         def start(units: list[Unit], *rest: Any) -> Any:
@@ -126,7 +129,7 @@ def test_a_search_that_nobody_waits_for_ends(monkeypatch: pytest.MonkeyPatch) ->
             while True:
                 watch(list)
 
-        return SimpleNamespace(result=finish)
+        return SimpleNamespace(search=finish)
 
     async def test(held: Held) -> None:
         monkeypatch.setattr(held.translator, "start", endless)
@@ -157,6 +160,8 @@ def test_a_full_queue_is_status_429() -> None:
         refused = client.v1("a cat")
         assert (refused.status, refused.headers["retry-after"]) == (429, "1")
         assert refused.error == "1 requests wait already"
+        assert client.get("/ready").status == 503
+        assert client.get("/health").status == 200
         held.released.set()
         assert translating.result().status == 200
         assert waiting.result().status == 200

@@ -1,13 +1,14 @@
 """What the guard lets through, and what it says; tests/reliability/hostile.toml has the requests that it refuses."""
 
 import contextlib
+import json
 import socket
 import threading
 from collections.abc import Iterator
 
 import pytest
 from conftest import PATIENCE_S, SOURCE
-from served import JSON, PAIR, Client, served
+from served import FORM, JSON, PAIR, Client, form, served
 
 from nmt.serve.guard import Limits
 from nmt.translate.translator import Translator
@@ -37,6 +38,52 @@ def status_of(client: Client, data: bytes) -> bytes:
 @pytest.mark.parametrize("host", ["localhost:80", "127.0.0.1", "[::1]:5000", "192.168.1.7:5000", "translate.example"])
 def test_known_hosts_are_answered(client: Client, host: str) -> None:
     assert client.get("/health", Host=host).status == 200
+
+
+QUERY = "/translate?q=a&source=zh&target=en"
+FORMS = {  # path, body, headers
+    "JSON": ("/translate", json.dumps(GOOD), JSON),
+    "a form": ("/translate", QUERY.partition("?")[2], FORM),
+    "a form in parts": ("/translate", *form(None, b"", **GOOD)),
+    "a query string": (QUERY, "", {}),
+    "a file": ("/translate_file", *form("a.txt", b"a", source="zh", target="en")),
+    "a page": ("/explain", "q=a", FORM),
+}
+
+
+@pytest.mark.parametrize("shape", FORMS)
+def test_requests_of_every_form_are_answered(client: Client, shape: str) -> None:
+    path, body, headers = FORMS[shape]
+    assert client.send("POST", path, body, headers).status == 200
+
+
+@pytest.mark.parametrize("origin", ["https://evil.example", "http://evil.localhost", "null"])
+@pytest.mark.parametrize("shape", FORMS)
+def test_pages_of_other_origins_are_refused_in_every_form(client: Client, shape: str, origin: str) -> None:
+    path, body, headers = FORMS[shape]
+    foreign = {**headers, "Origin": origin, "Sec-Fetch-Site": "cross-site"}
+    answer = client.send("POST", path, body, foreign)
+    assert answer.status == 403
+
+
+@pytest.mark.parametrize("shape", FORMS)
+def test_other_hosts_are_refused_in_every_form(client: Client, shape: str) -> None:
+    path, body, headers = FORMS[shape]
+    foreign = {**headers, "Host": "evil.example", "Origin": "http://evil.example"}
+    answer = client.send("POST", path, body, foreign)
+    assert answer.status == 421
+
+
+@pytest.mark.parametrize("path", [QUERY, "/v1/translate?q=a", "/v1/explain?q=a", "/detect?q=a"])
+def test_a_link_translates_nothing(client: Client, path: str) -> None:
+    assert client.get(path, **{"Sec-Fetch-Site": "cross-site"}).status == 405
+
+
+@pytest.mark.parametrize("path", ["/", "/health", "/ready", "/metrics", "/languages", "/v1/models", "/download_file/a"])
+def test_pages_of_other_origins_see_no_answer(client: Client, path: str) -> None:
+    headers = client.get(path, Origin="https://evil.example").headers
+    assert "access-control-allow-origin" not in headers
+    assert client.get(path, Host="evil.example").status == 421
 
 
 def test_our_pages_are_answered(client: Client) -> None:

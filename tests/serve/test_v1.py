@@ -62,6 +62,36 @@ def test_a_prefix_is_text_or_tokens(client: Client, translator: Translator) -> N
     assert [text] == best_texts(client.v1(SOURCE[0], prefix=tokens).json)
 
 
+def test_a_request_brings_its_own_terms(client: Client, translator: Translator) -> None:
+    text = best_texts(client.v1(SOURCE[0], glossary={"书": "novel"}).json)[0]
+    assert "novel" in text
+    assert "novel" not in TARGET[0]
+    assert best_texts(client.v1(SOURCE[0]).json) == [TARGET[0]], "the next request does not have them"
+
+
+def test_terms_of_a_request_come_before_those_of_the_server(
+    client: Client, translator: Translator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours = translator.with_options(glossary={"书": "magazine", "昨天": "today"})
+    monkeypatch.setattr(translator, "options", ours)
+    (text,) = best_texts(client.v1(SOURCE[0], glossary={"书": "novel"}).json)
+    assert "novel" in text
+    assert "today" in text
+    assert "magazine" not in text
+
+
+def test_lines_get_their_confidences_if_asked(client: Client) -> None:
+    lines = client.v1(SOURCE[:2], confidence=True).json["translations"]
+    expected = [client.translate(text, confidence=True).json["confidence"] for text in SOURCE[:2]]
+    assert [line["confidence"] for line in lines] == pytest.approx(expected, abs=1e-5)
+    assert client.v1(SOURCE[0]).json["translations"][0]["confidence"] is None
+
+
+def test_a_stream_ends_with_the_confidence_if_asked(client: Client) -> None:
+    (line,) = client.stream(SOURCE[0], confidence=True)[-1].data["translations"]
+    assert 0 < line["confidence"] <= 1
+
+
 def test_samples_are_drawn_by_the_seed(client: Client) -> None:
     def sampled(seed: int) -> Any:
         return client.v1(SOURCE[0], sample=True, temperature=3.0, n_best=4, seed=seed).json["translations"]
@@ -129,7 +159,7 @@ def test_work_that_nobody_waits_for_ends(
 
     def start(*arguments: Any) -> Any:
         watch = arguments[-1]
-        return SimpleNamespace(result=lambda: endless(lambda: watch(list)))
+        return SimpleNamespace(search=lambda: endless(lambda: watch(list)))
 
     # The client leaves as soon as the work has begun.
     with monkeypatch.context() as patch, contextlib.closing(client.connect()) as connection:

@@ -86,6 +86,7 @@ def test_a_term_that_the_model_cannot_write_is_left_out(caplog: pytest.LogCaptur
     tokens = required_tokens("x", {"x": term}, small_tokenizer(), room=2, line=3)
     assert tokens == []
     assert caplog.messages == [f"line 3: the model cannot write the term '{term}'"]
+    assert caplog.records[0].name == "nmt.texts", "`nmt serve` does not log it"
 
 
 def test_in_scripts_without_spaces_no_space_is_before_a_term() -> None:

@@ -69,6 +69,7 @@ def test_without_links_it_goes_to_the_end_with_a_warning(
     monkeypatch.setattr(placeholders, "align", lambda *_: [[]])
     assert restored("Hund {a} rennt", "Hund rennt 我。", []) == "Hund rennt 我{a}。"
     assert caplog.messages == ["line 7: the model left out {a}, which is put at the end"]
+    assert caplog.records[0].name == "nmt.texts", "`nmt serve` does not log it"
 
 
 # Symbols, a text, what the model writes, and the translation.
