@@ -51,6 +51,7 @@ def init(
     Splits off dev and test, looks at the text, measures a training step, and chooses sizes and a budget. Train with
     `nmt train CONFIG`.
     """
+    from nmt.config import languages_of
     from nmt.corpus.split import split_corpus
     from nmt.documents.memories import corpus_files
     from nmt.files import atomic_write
@@ -58,7 +59,12 @@ def init(
     from nmt.train import plan as planning
 
     # 1. Choose names for the config, the data and the run. None of these files may exist.
-    start_config = RunDirectory(start).read_config() if start else None
+    start_config = None
+    if start:
+        start_config = RunDirectory(start).read_config()
+        run_source, run_target = languages_of(start_config.data)
+        source_lang = source_lang or run_source
+        target_lang = target_lang or run_target
     sources, targets = corpus_files(files, (source_lang, target_lang))
     languages = languages_of_files((sources[0], source_lang), (targets[0], target_lang))
     output = output or Path(f"{'-'.join(languages)}.yaml")
