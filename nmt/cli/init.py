@@ -14,6 +14,8 @@ from nmt.errors import InputError
 
 if TYPE_CHECKING:
     from nmt.config import Config
+    from nmt.corpus.split import Facts
+    from nmt.train.plan import Plan
 
 MAX_MINUTES = 10_000_000  # upper bound of --minutes, 19 years
 SPLIT = (
@@ -24,7 +26,7 @@ HEADER = """\
 # {languages}, written by `nmt init` for {files}.
 #
 # data      {facts.n_train:,} / {facts.n_dev:,} / {facts.n_test:,} pairs
-# expected  {cost}, by a step measured on this machine
+# expected  {cost}
 """
 
 
@@ -39,6 +41,9 @@ def init(
     minutes: Annotated[float | None, typer.Option(help="About how long to train in all.")] = None,
     source_lang: Annotated[str, typer.Option(help="Language code. [default: the file's]")] = "",
     target_lang: Annotated[str, typer.Option(help="Language code. [default: the file's]")] = "",
+    start: Annotated[
+        Path | None, typer.Option("--from", metavar="RUN", help="Fine-tune this run, for example on corrections.")
+    ] = None,
     device: options.Device = "auto",
 ) -> None:
     """Write a config, with reasons, for two files of text or for translation memories.
@@ -46,16 +51,20 @@ def init(
     Splits off dev and test, looks at the text, measures a training step, and chooses sizes and a budget. Train with
     `nmt train CONFIG`.
     """
-    import yaml
-
-    from nmt.config import check_config
+    from nmt.config import languages_of
     from nmt.corpus.split import split_corpus
     from nmt.documents.memories import corpus_files
     from nmt.files import atomic_write
-    from nmt.processes import prepare_torch
+    from nmt.run.directory import RunDirectory
     from nmt.train import plan as planning
 
     # 1. Choose names for the config, the data and the run. None of these files may exist.
+    start_config = None
+    if start:
+        start_config = RunDirectory(start).read_config()
+        run_source, run_target = languages_of(start_config.data)
+        source_lang = source_lang or run_source
+        target_lang = target_lang or run_target
     sources, targets = corpus_files(files, (source_lang, target_lang))
     languages = languages_of_files((sources[0], source_lang), (targets[0], target_lang))
     output = output or Path(f"{'-'.join(languages)}.yaml")
@@ -68,29 +77,43 @@ def init(
         facts = split_corpus(sources, targets, data, languages)
         log.info(SPLIT.format(data=data, facts=facts))
 
-        # 3. Choose the sizes.
-        prepare_torch()
-
-        def text_of(plan: planning.Plan) -> str:
-            return planning.config_text(plan, facts, str(run), str(data), languages)
-
-        def measure(plan: planning.Plan) -> tuple[float, int]:
-            settings = yaml.safe_load(text_of(plan))
-            return measured(check_config(settings, {}, str(output)), device)
-
-        plan = planning.fit_machine(planning.size_of(facts, languages), minutes, measure)
+        # 3. Choose the settings.
+        text = planning.data_text(facts, str(run), str(data), languages)
+        if start_config is None:
+            plan = plan_for(text, facts, languages, minutes, device)
+            cost = f"{plan.expected_minutes:,.0f} minutes and {plan.memory / 1e9:.1f} GB of memory"
+            text += planning.plan_text(plan, facts)
+        else:
+            cost = f"{minutes:g} minutes" if minutes else "minutes"
+            text += planning.finetuning_text(str(start), start_config, minutes)
 
         # 4. Write the config.
-        cost = f"{plan.expected_minutes:,.0f} minutes and {plan.memory / 1e9:.1f} GB of memory"
         header = HEADER.format(
             languages=" to ".join(languages),
             files=streams.printable(" and ".join(file.name for file in files)),
             facts=facts,
             cost=cost,
         )
-        atomic_write(output, header + text_of(plan))
+        atomic_write(output, header + text)
         unfinished.pop_all()
     log.info("written to %s: expected to take %s; next: nmt train %s", output, cost, output)
+
+
+def plan_for(text: str, facts: "Facts", languages: tuple[str, str], minutes: float | None, device: str) -> "Plan":
+    """Return the sizes for a corpus. `text` is the beginning of the config."""
+    import yaml
+
+    from nmt.config import check_config
+    from nmt.processes import prepare_torch
+    from nmt.train import plan as planning
+
+    prepare_torch()
+
+    def measure(plan: planning.Plan) -> tuple[float, int]:
+        settings = yaml.safe_load(text + planning.plan_text(plan, facts))
+        return measured(check_config(settings, {}, "the config"), device)
+
+    return planning.fit_machine(planning.size_of(facts, languages), minutes, measure)
 
 
 def check_arguments(output: Path, data: Path, run: Path, minutes: float | None) -> None:

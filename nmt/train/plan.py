@@ -14,7 +14,7 @@ import yaml
 from numpy.typing import NDArray
 from pydantic import ValidationError
 
-from nmt.config import Config
+from nmt.config import Config, Files, data_root
 from nmt.config.yaml_file import CoreDumper
 from nmt.corpus.split import Facts
 from nmt.errors import ConfigError
@@ -30,6 +30,9 @@ MIN_SHARE = 0.25
 MEMORIZED = 500  # with fewer pairs, dropout is 0: they are memorized in any case
 N_HEADS = 4
 ADAMW_LR = 2e-3  # maximum learning rate with train.optimizer=adamw
+WIDE, WIDE_LR = 512, 1e-4  # models of this width or more get this rate in fine-tuning
+GENERAL_SHARE = 0.5  # share of the old training text in an epoch of fine-tuning
+FINETUNING_EPOCHS = 20
 SLACK = 1.5  # the slope of the length limit is this multiple of the mean target length / source length
 MIN_ROOM = 10  # minimum intercept of the length limit, in tokens
 MARGIN = 5  # tokens added to the intercept, because new text may need more
@@ -283,13 +286,15 @@ def with_unset(config: Config, values: dict[str, Any], *, what: str = "sizes cho
         raise ConfigError(f"{what} do not fit: {message}", hint="set them all") from error
 
 
-CONFIG = """\
+DATA = """\
 run: {run}  # directory of checkpoints, figures and the model
 data:
   root: {root}  # written by `nmt init`; the original files are not needed any more
   train: {{source: train.{source}, target: train.{target}}}  # {facts.n_train:,} pairs without a sentence of dev or test
   dev: {{source: dev.{source}, target: dev.{target}}}  # {facts.n_dev:,} pairs, to choose the best model
   test: {{source: test.{source}, target: test.{target}}}  # {facts.n_test:,} pairs, for `nmt eval` at the end
+"""
+SETTINGS = """\
   placeholders: {placeholders}  # {facts.n_with_code:,} pairs have %s, {{name}}, <b> or the like
 tokenizer:
   vocab_size: {plan.vocab_size}  # so that each piece is frequent enough in {facts.n_words:,} words
@@ -309,17 +314,30 @@ train:
   warmup: {plan.warmup}  # a quarter of the updates
   cooldown: 0.4  # the rate falls to 0 over the last 40 %, in which BLEU rises most
 """
+FINETUNING = """\
+train:
+  init_from: {start}
+  optimizer: adamw
+  lr: {lr}  # the optimizer's peak rate for a model of this width
+  warmup: 50  # short: only the moments of the optimizer are new
+  cooldown: 0.5  # the rate falls to 0 over the last half
+  batch_tokens: 1024  # small, so that few pairs make many updates
+"""
 
 
-def config_text(plan: Plan, facts: Facts, run: str, root: str, languages: tuple[str, str]) -> str:
-    """Return the config as YAML, with comments that give reasons for most values."""
-    # 1. Write all settings except the limits of training.
+def data_text(facts: Facts, run: str, root: str, languages: tuple[str, str]) -> str:
+    """Return the run and the files of the split as YAML."""
     source, target = languages
-    names = {"run": scalar(run), "root": scalar(root), "source": source, "target": target}
+    return DATA.format(run=scalar(run), root=scalar(root), source=source, target=target, facts=facts)
+
+
+def plan_text(plan: Plan, facts: Facts) -> str:
+    """Return the settings of a plan as YAML, with comments that give reasons for most values."""
+    # 1. Write all settings except the limits of training.
     joint, tied = ("true", "all") if plan.joint else ("false", "decoder")
     chosen = {"joint": joint, "tied": tied, "n_updates": max(round(plan.n_steps, -2), 100), "n_heads": N_HEADS}
     chosen["placeholders"] = scalar(facts.n_with_code >= CODE_SHARE * facts.n_train)
-    text = CONFIG.format(plan=plan, size=plan.model, facts=facts, **names, **chosen)
+    text = SETTINGS.format(plan=plan, size=plan.model, facts=facts, **chosen)
 
     # 2. Write the limits.
     if plan.minutes:
@@ -330,6 +348,28 @@ def config_text(plan: Plan, facts: Facts, run: str, root: str, languages: tuple[
     return text
 
 
-def scalar(value: str | float) -> str:
-    """Return a value as YAML, in quotes if YAML requires them."""
+def finetuning_text(start: str, config: Config, minutes: float | None) -> str:
+    """Return the settings of a fine-tuning as YAML. `start` is a run, and `config` is its config.
+
+    The training text of the run is mixed in, because a model forgets what it does not read any more.
+    """
+    text = ""
+    if not config.data.directions:
+        mixed = {f"general{n}": general_corpus(config, files) for n, files in enumerate(config.data.train, start=1)}
+        text = f"  mix: {scalar(mixed)}  # what the model was trained on, against forgetting\n"
+    lr = WIDE_LR if config.model.d_model >= WIDE else ADAMW_LR
+    text += FINETUNING.format(start=scalar(start), lr=lr)
+    limit = f"max_minutes: {scalar(minutes)}" if minutes else f"max_epochs: {FINETUNING_EPOCHS}"
+    return f"{text}  {limit}\n"
+
+
+def general_corpus(config: Config, files: Files) -> dict[str, Any]:
+    """Return an entry of data.mix for a corpus of a run."""
+    root = data_root(files.root or config.data.root)
+    weight = GENERAL_SHARE / len(config.data.train)
+    return {"root": str(root), "source": [*files.source], "target": [*files.target], "weight": round(weight, 3)}
+
+
+def scalar(value: Any) -> str:
+    """Return a value as YAML on one line, in quotes if YAML requires them."""
     return yaml.dump([value], Dumper=CoreDumper, default_flow_style=True, width=math.inf)[1:-2]

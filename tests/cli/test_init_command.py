@@ -17,8 +17,9 @@ TEXT = os.fsdecode(b"te\nrun: xt\xff")  # goes into a comment of the config
 def test_a_config_is_written_that_trains(tmp_path: Path) -> None:
     for language in ("zh", "en"):
         with (DATA / f"train.{language}").open("rb") as file:
-            lines = list(islice(file, 300))
-        (tmp_path / f"{TEXT}.{language}").write_bytes(b"".join(lines))
+            lines = list(islice(file, 400))
+        (tmp_path / f"{TEXT}.{language}").write_bytes(b"".join(lines[:300]))
+        (tmp_path / f"corrected.{language}").write_bytes(b"".join(lines[300:]))
     done = run_nmt("init", f"{TEXT}.zh", f"{TEXT}.en", "--minutes", 0.05, cwd=tmp_path)
     assert "240 pairs to train on" in err_lines(done)[0]
     assert load_config(tmp_path / "zh-en.yaml").train.max_minutes == 0.05
@@ -27,6 +28,10 @@ def test_a_config_is_written_that_trains(tmp_path: Path) -> None:
     # It trains, and is not overwritten.
     assert run_in(tmp_path, "train zh-en.yaml").returncode == 0
     assert (tmp_path / "runs/zh-en/model.safetensors").is_file()
+    # It can be trained further on other text.
+    more = run_in(tmp_path, "init corrected.zh corrected.en --from runs/zh-en -o fine.yaml")
+    assert more.returncode == 0
+    assert run_in(tmp_path, "train fine.yaml train.max_steps=2").returncode == 0
     again = run_nmt("init", f"{TEXT}.zh", f"{TEXT}.en", cwd=tmp_path)
     one_clear_error(again, 2, "zh-en.yaml exists already")
 
@@ -52,6 +57,7 @@ UNSUITABLE = {  # arguments -> part of the error message
     "a.de a.txt --target-lang ../x": "a.txt: '../x' is not a language code",
     "a.de a.txt --target-lang english": "a.txt: 'english' is not a language code",
     "a.de no.en": "cannot read no.en",
+    "a.de a.en --from no": "no is not a run",
     "a.de a.txt --target-lang en": "1 pairs with text on",
     "a.de": "a.de is no translation memory",
     "a.tmx a.de": "a.de is no translation memory",

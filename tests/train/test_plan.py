@@ -18,12 +18,14 @@ from nmt.train.plan import (
     CorpusSize,
     PieceCounts,
     Plan,
-    config_text,
+    data_text,
+    finetuning_text,
     fit_limit,
     fit_machine,
     fit_sentences,
     fit_sizes,
     fit_validation,
+    plan_text,
     size_of,
 )
 
@@ -71,9 +73,35 @@ def init_config(
     """Return the config that `nmt init` writes."""
     facts = facts_of(n_pairs, n_with_code)
     plan = fit_machine(size_of(facts, languages), minutes, seconds)
-    text = config_text(plan, facts, "runs/x", root, languages)
+    text = data_text(facts, "runs/x", root, languages) + plan_text(plan, facts)
     assert "so that each piece is frequent enough" in text
     return check_config(yaml.safe_load(text), {}, "test")
+
+
+def finetuning_config(start: Config, minutes: float | None = None) -> Config:
+    """Return the config that `nmt init --from` writes."""
+    text = data_text(facts_of(500), "runs/x", "new", ("de", "en")) + finetuning_text("runs/old", start, minutes)
+    return check_config(yaml.safe_load(text), {}, "test")
+
+
+def test_a_fine_tuning_mixes_the_text_of_the_run_in() -> None:
+    start = init_config(20_000, ("de", "en"), root="old")
+    config = finetuning_config(start, 3)
+    [general] = config.data.mix.values()
+    assert (general.root, general.source, general.target) == ("old", ("train.de",), ("train.en",))
+    assert general.weight == 0.5
+    assert (config.train.init_from, config.train.max_minutes) == ("runs/old", 3)
+
+
+def test_a_fine_tuning_leaves_tokenizer_and_model_to_the_run() -> None:
+    config = finetuning_config(init_config(20_000, ("de", "en")))
+    assert not config.model.model_fields_set | config.tokenizer.model_fields_set
+    assert "placeholders" not in config.data.model_fields_set
+
+
+def test_a_wide_model_is_fine_tuned_with_a_low_rate() -> None:
+    start = config_of(model={"d_model": 512, "n_heads": 8})
+    assert finetuning_config(start).train.lr < finetuning_config(init_config(20_000, ("de", "en"))).train.lr
 
 
 @pytest.mark.parametrize(("n_with_code", "expected"), [(0, False), (199, False), (200, True)])
