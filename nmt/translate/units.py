@@ -20,6 +20,14 @@ class Markup(NamedTuple):
     escape: Callable[[str], str]  # a function that converts translated text to markup
 
 
+class Match(NamedTuple):
+    """A unit of a translation memory whose source is equal or similar to a text; see `nmt.translate.matches`."""
+
+    source: str
+    target: str
+    similarity: float  # 0-1; only an equal text has 1
+
+
 # These dataclasses are created for every line. They are not frozen, because creating a frozen one takes three times
 # as long.
 @dataclass(slots=True)
@@ -56,6 +64,7 @@ class Translation:
     # The sentences with their best translations, without tags. Of a line of markup, its units.
     parts: list["Translation"] = field(default_factory=list)
     doubts: list[str] | None = None  # why a person has to check the best hypothesis; None if this is not known
+    matches: list[Match] = field(default_factory=list)  # the best match in translation memories, if there is one
 
     @property
     def text(self) -> str:
