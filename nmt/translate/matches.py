@@ -10,12 +10,13 @@ edit changes at most two pairs of a text, so of enough pairs, each match has one
 (compare the prefix filter of Chaudhuri et al. 2006), and the edit distance to the units in them is computed.
 """
 
+import json
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
 from functools import cache, lru_cache, partial
-from itertools import pairwise
+from itertools import pairwise, repeat
 from operator import attrgetter
 from pathlib import Path
 from zlib import crc32
@@ -36,22 +37,24 @@ INDEX = "matches.sqlite"
 LEAST = 0.7  # the lowest similarity of a match: at most 3 of 10 words differ
 NEARLY = 0.99  # the highest similarity of a match that is not exact
 MAX_CHARACTERS = 2_000  # a longer text has no matches
-MAX_LISTED = 1_000  # maximum number of units that are read from a list
-ENOUGH = 500  # if so many units are read, the longer lists are left out
+similarity = attrgetter("similarity")
 WORD = regex.compile(WORD_OR_MARK)
 TABLES = """
 PRAGMA journal_mode = OFF;
 PRAGMA synchronous = OFF;
-CREATE TABLE units (number INTEGER PRIMARY KEY, key TEXT, source TEXT, target TEXT);
-CREATE TABLE lists (feature INTEGER, n INTEGER, unit INTEGER, PRIMARY KEY (feature, n, unit)) WITHOUT ROWID;
-CREATE TEMP TABLE unsorted (feature INTEGER, n INTEGER, unit INTEGER);
+CREATE TABLE units (number INTEGER PRIMARY KEY, source TEXT, target TEXT);
+CREATE TABLE lists (feature INTEGER, unit INTEGER, PRIMARY KEY (feature, unit)) WITHOUT ROWID;
+CREATE TEMP TABLE unsorted (feature INTEGER, unit INTEGER);
 """
-# Of the units in a list whose number of words is in a range: how many there are, and their texts.
-COUNT = "SELECT count(*) FROM (SELECT 1 FROM lists WHERE feature = ? AND n BETWEEN ? AND ? LIMIT ?)"
+# Rows are sorted before they are written, because this is faster.
+SORT = "INSERT OR IGNORE INTO lists SELECT * FROM unsorted ORDER BY feature, unit"
+# The units in the shortest of some lists, at most 1,000 in all. The lists are given as JSON, then how many are read.
 UNITS = """
-SELECT key, source, target FROM lists JOIN units ON number = unit WHERE feature = ? AND n BETWEEN ? AND ? LIMIT ?
+SELECT source, target FROM (
+    SELECT value, (SELECT count(*) FROM (SELECT 1 FROM lists WHERE feature = value LIMIT 1000)) AS size
+    FROM json_each(?) ORDER BY size LIMIT ?
+) CROSS JOIN lists ON feature = value CROSS JOIN units ON number = unit LIMIT 1000
 """
-similarity = attrgetter("similarity")
 
 
 def plain(text: str) -> str:
@@ -70,10 +73,11 @@ def key_of(text: str) -> str:
     return "" if len(text) > MAX_CHARACTERS else "".join(map(letters, plain(text).split()))
 
 
-def features(key: str) -> list[int]:
-    """Return the features under which a text is listed: hashes of its key and of its pairs of words."""
+def features(text: str) -> list[int]:
+    """Return the features under which a text is listed: hashes of the text and of its pairs of words."""
+    key = key_of(text)
     pairs = map("".join, pairwise(f" {key} "))
-    return [crc32(feature.encode()) for feature in dict.fromkeys([key, *pairs])]
+    return [crc32(feature.encode(errors="replace")) for feature in (text, *pairs)] if key else []
 
 
 def index_of(source: Path, target: Path) -> Path:
@@ -83,9 +87,10 @@ def index_of(source: Path, target: Path) -> Path:
 
 
 def is_whole(directory: Path) -> bool:
-    """Return whether a directory has an index of this version that can be opened."""
+    """Return whether a directory has an index that can be opened."""
     with suppress(sqlite3.Error), closing(connected(directory / INDEX)) as database:
-        return bool(database.execute("PRAGMA user_version").fetchone() == (FORMAT,))
+        database.execute(UNITS, ["[]", 0])
+        return True
     return False
 
 
@@ -108,17 +113,13 @@ def index_errors(path: Path) -> Iterator[None]:
 
 def write_index(source: Path, target: Path, directory: Path) -> None:
     """Write the index of a memory, which may be larger than the memory of the machine."""
-    pairs = enumerate(zip(iter_lines([source]), iter_lines([target]), strict=True))
-    units = ((number, key_of(old), old, new) for number, (old, new) in pairs)
+    pairs = zip(iter_lines([source]), iter_lines([target]), strict=True)
     with index_errors(directory), closing(sqlite3.connect(directory / INDEX)) as database:
         database.executescript(TABLES)
-        database.executemany("INSERT INTO units VALUES (?, ?, ?, ?)", units)
-        # The rows of the lists are sorted before they are written, because this is faster.
-        keys = database.execute("SELECT number, key FROM units WHERE key <> ''")
-        rows = ((feature, len(key), number) for number, key in keys for feature in features(key))
-        database.executemany("INSERT INTO unsorted VALUES (?, ?, ?)", rows)
-        database.execute("INSERT INTO lists SELECT * FROM unsorted ORDER BY feature, n, unit")
-        database.execute(f"PRAGMA user_version = {FORMAT}")
+        database.executemany("INSERT INTO units (source, target) VALUES (?, ?)", pairs)
+        for number, text in database.execute("SELECT number, source FROM units"):
+            database.executemany("INSERT INTO unsorted VALUES (?, ?)", zip(features(text), repeat(number)))
+        database.execute(SORT)
         database.commit()
 
 
@@ -127,34 +128,20 @@ def best_match(text: str, index: Path) -> Match | None:
     from rapidfuzz.distance import Levenshtein
     from rapidfuzz.process import extractOne
 
-    key = key_of(text)
-    n = len(key)
-    if not key:
-        return None
+    # 1. Read the shortest lists. Each edit changes at most two pairs, so a match is in one of these lists. The list of
+    # the whole text is one of them, because no list of its pairs is shorter.
+    wanted = features(text)
+    n_lists = 6 * len(wanted) // 10 + 2
     with index_errors(index):
-        # 1. Choose the shortest lists. A match has all pairs but `n_changed`, even if it is a word longer.
-        database = opened(index)
-        in_range = -(-7 * n // 10), 10 * n // 7, MAX_LISTED
-        whole, *pairs = features(key)
-        sizes = {pair: database.execute(COUNT, (pair, *in_range)).fetchone() for pair in pairs}
-        n_changed = max(2 * (3 * n // 10), 2 * (3 * (n + 1) // 10) - 1)
-        shortest = sorted(pairs, key=sizes.__getitem__)[: n_changed + 1]
-        # 2. Read their units.
-        units: list[tuple[str, str, str]] = []
-        for feature in [whole, *shortest]:
-            units += database.execute(UNITS, (feature, *in_range))
-            if len(units) >= ENOUGH:
-                break
-    # 3. Find the most similar key. Of the units that have it, choose an equal text, or else the last one.
-    found = extractOne(key, [unit[0] for unit in units], scorer=Levenshtein.normalized_similarity, score_cutoff=LEAST)
+        units = dict(opened(index).execute(UNITS, [json.dumps(wanted), n_lists]))
+    # 2. Choose the most similar source.
+    found = extractOne(text, [*units], scorer=Levenshtein.normalized_similarity, processor=key_of, score_cutoff=LEAST)
     if not found:
         return None
-    matches = [match_of(text, *unit[1:], found[1]) for unit in reversed(units) if unit[0] == found[0]]
-    return max(matches, key=similarity)
-
-
-def match_of(text: str, source: str, target: str, of_words: float) -> Match:
-    """Return a unit as the match of a text. If the text has no accelerator, both sides of the match have none, too."""
+    source, of_words, _ = found
+    source = text if text in units else source
+    target = units[source]
+    # 3. If the text has no accelerator, remove those of the match.
     if plain(text) == text:
         source, target = plain(source), plain(target)
     return Match(source, target, 1.0 if source == text else min(of_words, NEARLY))
@@ -163,55 +150,49 @@ def match_of(text: str, source: str, target: str, of_words: float) -> Match:
 class Matches(Step):
     """The step that takes the translations of memories, and offers others."""
 
-    def __init__(self, memory: Sequence[str], least: float, split_tag: Callable[[str], tuple[str, str]]) -> None:
-        """Set up the step.
-
-        Args:
-            memory: paths of indexes, see `index_of`.
-            least: the lowest similarity of a match that is taken.
-            split_tag: a function that splits a text into its language tag and the rest.
-        """
-        self.indexes = list(map(Path, memory))
+    def __init__(self, memory: Sequence[str], least: float) -> None:
+        """Set up the step with paths of indexes, see `index_of`, and with the lowest similarity of a match to take."""
+        self.memory = memory
         self.least = least
-        self.split_tag = split_tag
         self.units: list[Unit] = []
-        self.matches: list[Match | None] = []
-        self.taken: list[str] = []  # for each unit, the translation that is taken, or an empty text
+        self.matches: list[Match | None] = []  # of each unit
 
     def prepare(self, units: list[Unit]) -> list[Unit]:
         self.units = units
         prepared = []
         for unit in units:
-            tag, rest = self.split_tag(unit.text)
-            text = rest.strip()
-            # A memory knows neither other languages nor how the translation must begin.
-            indexes = [] if tag or unit.prefix else self.indexes
-            matches = [best_match(text, index) for index in indexes]
-            match = max(filter(None, matches), key=similarity, default=None)
+            text = unit.text.strip()
+            found = [best_match(text, Path(path)) for path in self.memory]
+            match = max(filter(None, found), key=similarity, default=None)
+            # The text of a match cannot begin with a prefix.
+            if match and match.similarity >= self.least and not unit.prefix and fits(text, match.target):
+                match = match._replace(is_taken=True)
+                unit = replace(unit, text="")  # the model translates no blank text
             self.matches.append(match)
-            is_taken = match is not None and match.similarity >= self.least and fits(text, match.target)
-            self.taken.append(match.target if match and is_taken else "")
-            # The model translates no blank text.
-            prepared.append(replace(unit, text="") if is_taken else unit)
+            prepared.append(unit)
         return prepared
 
     def restore(self, translations: list[Translation]) -> list[Translation]:
-        for unit, match, taken, translation in zip(self.units, self.matches, self.taken, translations, strict=True):
+        for unit, match, translation in zip(self.units, self.matches, translations, strict=True):
             if match:
                 translation.matches = [match]
-            if match and taken:
-                # The unit has a single sentence, which is blank.
+            if match and match.is_taken:
+                # The translation has one sentence, which is blank.
                 for part in (translation, *translation.parts):
-                    part.source = unit.text
-                    part.sentences = [(0, len(unit.text))]
-                    part.hypotheses = [TextHypothesis([], [], 0.0, [], taken, sentences=[(0, len(taken))])]
-                    part.doubts = [f"match of {match.similarity:.0%}"] if match.similarity < 1 else None
+                    take(part, unit.text, match)
         return translations
-
-    def preview(self, texts: list[str]) -> list[str]:
-        return [taken or text for taken, text in zip(self.taken, texts, strict=True)]
 
 
 def fits(text: str, target: str) -> bool:
-    """Return whether the translation of a match has the placeholders of a text, which has no opaque elements."""
+    """Return whether the target of a match has the placeholders of a text. Opaque elements fit no match."""
     return not (STAND_IN.search(text) or directive_faults(text, target))
+
+
+def take(translation: Translation, text: str, match: Match) -> None:
+    """Take a match as the translation of a text."""
+    sentence = (0, len(match.target))
+    translation.source = text
+    translation.sentences = [(0, len(text))]
+    translation.hypotheses = [TextHypothesis([], [], 0.0, [], match.target, sentences=[sentence])]
+    if match.similarity < 1:
+        translation.doubts = [f"match of {match.similarity:.0%}"]

@@ -26,6 +26,7 @@ class Match(NamedTuple):
     source: str
     target: str
     similarity: float  # 0-1; only an equal text has 1
+    is_taken: bool = False  # whether the target is the translation of the text
 
 
 # These dataclasses are created for every line. They are not frozen, because creating a frozen one takes three times
