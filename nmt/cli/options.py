@@ -48,6 +48,9 @@ Seed = Annotated[int, typer.Option(help="Seed of sampling.")]
 GlossaryFile = Annotated[
     Path | None, typer.Option("--glossary", help="Terms: source term TAB target term; or .csv, .xlsx, .tbx.")
 ]
+MemoryFiles = Annotated[
+    list[Path] | None, typer.Option("--memory", help="Translation memory whose exact matches are taken; repeat it.")
+]
 
 # Corpora
 Column = Annotated[str, typer.Option(help="Of a memory with several columns: name of the source column.")]
@@ -105,6 +108,17 @@ def terms_of(glossary: Path | None, translator: "Translator", engine: EngineName
         sources, targets = text_files([glossary], languages_of_model(translator), ("", ""))
         lines = map("\t".join, zip(iter_lines(sources), iter_lines(targets), strict=True))
     return read_glossary(glossary, lines)
+
+
+def indexes_of(memory: list[Path] | None, translator: "Translator") -> list[str]:
+    """Return the paths of the indexes of --memory. Raises InputError if a memory is damaged or of other languages."""
+    if not memory:
+        return []
+    from nmt.documents.memories import text_files
+    from nmt.translate.matches import index_of
+
+    sources, targets = text_files(memory, languages_of_model(translator), ("", ""))
+    return list(map(str, map(index_of, sources, targets)))
 
 
 def languages_of_model(translator: "Translator") -> tuple[str, str]:

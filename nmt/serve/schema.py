@@ -4,6 +4,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
+from nmt.translate.units import Match
+
 MAX_BEAM = 16  # maximum beam size of a request, so that no client occupies a model for long
 
 
@@ -145,6 +147,9 @@ class HypothesisAnswer(BaseModel):
 
 class LineAnswer(BaseModel):
     source: str
+    matches: list[Match] = Field(
+        description="The best match in translation memories; 1 is the similarity of an equal text."
+    )
     hypotheses: list[HypothesisAnswer] = Field(description="Best first.")
 
 

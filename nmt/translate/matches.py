@@ -30,11 +30,11 @@ from nmt.files import WRITE_HINT, cached
 from nmt.text.directives import directive_faults, numbered
 from nmt.text.lines import iter_lines
 from nmt.text.words import WORD_OR_MARK
+from nmt.translate.options import LEAST
 from nmt.translate.units import Match, Step, TextHypothesis, Translation, Unit
 
 FORMAT = 1  # version of the index; raise it when its content changes
 INDEX = "matches.sqlite"
-LEAST = 0.7  # the lowest similarity of a match: at most 3 of 10 words differ
 NEARLY = 0.99  # the highest similarity of a match that is not exact
 MAX_CHARACTERS = 2_000  # a longer text has no matches
 similarity = attrgetter("similarity")
@@ -43,17 +43,18 @@ TABLES = """
 PRAGMA journal_mode = OFF;
 PRAGMA synchronous = OFF;
 CREATE TABLE units (number INTEGER PRIMARY KEY, source TEXT, target TEXT);
-CREATE TABLE lists (feature INTEGER, unit INTEGER, PRIMARY KEY (feature, unit)) WITHOUT ROWID;
-CREATE TEMP TABLE unsorted (feature INTEGER, unit INTEGER);
+CREATE TABLE lists (feature INTEGER, n INTEGER, unit INTEGER, PRIMARY KEY (feature, n, unit)) WITHOUT ROWID;
+CREATE TEMP TABLE unsorted (feature INTEGER, n INTEGER, unit INTEGER);
 """
 # Rows are sorted before they are written, because this is faster.
-SORT = "INSERT OR IGNORE INTO lists SELECT * FROM unsorted ORDER BY feature, unit"
-# The units in the shortest of some lists, at most 1,000 in all. The lists are given as JSON, then how many are read.
+SORT = "INSERT OR IGNORE INTO lists SELECT * FROM unsorted ORDER BY feature, n, unit"
+# The units in the shortest ?3 of the lists ?1 that have a similar number of words as ?2, but at most 500 units.
 UNITS = """
-SELECT source, target FROM (
-    SELECT value, (SELECT count(*) FROM (SELECT 1 FROM lists WHERE feature = value LIMIT 1000)) AS size
-    FROM json_each(?) ORDER BY size LIMIT ?
-) CROSS JOIN lists ON feature = value CROSS JOIN units ON number = unit LIMIT 1000
+WITH sizes AS (SELECT value AS wanted, (SELECT count(*) FROM (
+    SELECT 1 FROM lists WHERE feature = value AND n BETWEEN ?2 * 7 / 10 AND ?2 * 10 / 7 LIMIT 1000
+)) AS size FROM json_each(?1) ORDER BY size LIMIT ?3)
+SELECT source, target FROM sizes CROSS JOIN lists ON feature = wanted AND n BETWEEN ?2 * 7 / 10 AND ?2 * 10 / 7
+CROSS JOIN units ON number = unit LIMIT 500
 """
 
 
@@ -73,9 +74,8 @@ def key_of(text: str) -> str:
     return "" if len(text) > MAX_CHARACTERS else "".join(map(letters, plain(text).split()))
 
 
-def features(text: str) -> list[int]:
+def features(text: str, key: str) -> list[int]:
     """Return the features under which a text is listed: hashes of the text and of its pairs of words."""
-    key = key_of(text)
     pairs = map("".join, pairwise(f" {key} "))
     return [crc32(feature.encode(errors="replace")) for feature in (text, *pairs)] if key else []
 
@@ -89,7 +89,7 @@ def index_of(source: Path, target: Path) -> Path:
 def is_whole(directory: Path) -> bool:
     """Return whether a directory has an index that can be opened."""
     with suppress(sqlite3.Error), closing(connected(directory / INDEX)) as database:
-        database.execute(UNITS, ["[]", 0])
+        database.execute(UNITS, ["[]", 0, 0])
         return True
     return False
 
@@ -118,7 +118,9 @@ def write_index(source: Path, target: Path, directory: Path) -> None:
         database.executescript(TABLES)
         database.executemany("INSERT INTO units (source, target) VALUES (?, ?)", pairs)
         for number, text in database.execute("SELECT number, source FROM units"):
-            database.executemany("INSERT INTO unsorted VALUES (?, ?)", zip(features(text), repeat(number)))
+            key = key_of(text)
+            rows = zip(features(text, key), repeat(len(key)), repeat(number))
+            database.executemany("INSERT INTO unsorted VALUES (?, ?, ?)", rows)
         database.execute(SORT)
         database.commit()
 
@@ -130,10 +132,11 @@ def best_match(text: str, index: Path) -> Match | None:
 
     # 1. Read the shortest lists. Each edit changes at most two pairs, so a match is in one of these lists. The list of
     # the whole text is one of them, because no list of its pairs is shorter.
-    wanted = features(text)
-    n_lists = 6 * len(wanted) // 10 + 2
+    key = key_of(text)
+    n = len(key)
     with index_errors(index):
-        units = dict(opened(index).execute(UNITS, [json.dumps(wanted), n_lists]))
+        rows = opened(index).execute(UNITS, [json.dumps(features(text, key)), n, 6 * n // 10 + 3])
+        units = dict(rows)
     # 2. Choose the most similar source.
     found = extractOne(text, [*units], scorer=Levenshtein.normalized_similarity, processor=key_of, score_cutoff=LEAST)
     if not found:
@@ -166,7 +169,7 @@ class Matches(Step):
             match = max(filter(None, found), key=similarity, default=None)
             # The text of a match cannot begin with a prefix.
             if match and match.similarity >= self.least and not unit.prefix and fits(text, match.target):
-                match = match._replace(is_taken=True)
+                match = replace(match, is_taken=True)
                 unit = replace(unit, text="")  # the model translates no blank text
             self.matches.append(match)
             prepared.append(unit)

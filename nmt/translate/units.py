@@ -20,7 +20,8 @@ class Markup(NamedTuple):
     escape: Callable[[str], str]  # a function that converts translated text to markup
 
 
-class Match(NamedTuple):
+@dataclass(frozen=True)
+class Match:
     """A unit of a translation memory whose source is equal or similar to a text; see `nmt.translate.matches`."""
 
     source: str
