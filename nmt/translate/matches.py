@@ -17,14 +17,12 @@ from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
 from functools import cache, lru_cache, partial
 from itertools import pairwise, repeat
-from operator import attrgetter
 from pathlib import Path
 from zlib import crc32
 
 import regex
 
 from nmt.documents.accelerators import without_accelerator
-from nmt.documents.markup import STAND_IN
 from nmt.errors import OutputError
 from nmt.files import WRITE_HINT, cached
 from nmt.text.directives import directive_faults, numbered
@@ -37,24 +35,24 @@ FORMAT = 1  # version of the index; raise it when its content changes
 INDEX = "matches.sqlite"
 NEARLY = 0.99  # the highest similarity of a match that is not exact
 MAX_CHARACTERS = 2_000  # a longer text has no matches
-similarity = attrgetter("similarity")
 WORD = regex.compile(WORD_OR_MARK)
 TABLES = """
 PRAGMA journal_mode = OFF;
 PRAGMA synchronous = OFF;
-CREATE TABLE units (number INTEGER PRIMARY KEY, source TEXT, target TEXT);
+CREATE TABLE units (number INTEGER PRIMARY KEY, key TEXT, source TEXT, target TEXT);
 CREATE TABLE lists (feature INTEGER, n INTEGER, unit INTEGER, PRIMARY KEY (feature, n, unit)) WITHOUT ROWID;
 CREATE TEMP TABLE unsorted (feature INTEGER, n INTEGER, unit INTEGER);
 """
-# Rows are sorted before they are written, because this is faster.
-SORT = "INSERT OR IGNORE INTO lists SELECT * FROM unsorted ORDER BY feature, n, unit"
-# The units in the shortest ?3 of the lists ?1 that have a similar number of words as ?2, but at most 500 units.
+# Rows are sorted before they are written, because this is faster. The last units of the memory come first.
+SORT = "INSERT OR IGNORE INTO lists SELECT feature, n, -unit FROM unsorted ORDER BY feature, n, -unit"
+# The units in the shortest ?3 of the lists ?1 that have a similar number of words as ?2, but at most 1,000 units.
 UNITS = """
 WITH sizes AS (SELECT value AS wanted, (SELECT count(*) FROM (
     SELECT 1 FROM lists WHERE feature = value AND n BETWEEN ?2 * 7 / 10 AND ?2 * 10 / 7 LIMIT 1000
-)) AS size FROM json_each(?1) ORDER BY size LIMIT ?3)
-SELECT source, target FROM sizes CROSS JOIN lists ON feature = wanted AND n BETWEEN ?2 * 7 / 10 AND ?2 * 10 / 7
-CROSS JOIN units ON number = unit LIMIT 500
+)) AS size FROM json_each(?1) ORDER BY size, key LIMIT ?3)
+SELECT units.key, source, target FROM sizes
+CROSS JOIN lists ON feature = wanted AND n BETWEEN ?2 * 7 / 10 AND ?2 * 10 / 7
+CROSS JOIN units ON number = -unit LIMIT 1000
 """
 
 
@@ -63,10 +61,10 @@ def plain(text: str) -> str:
     return numbered(without_accelerator(text)[0])
 
 
-@lru_cache(2**16)
+@lru_cache(100_000)
 def letters(written: str) -> str:
     """Return a character for each word between two spaces of a text. One of a million other words has the same."""
-    return "".join(chr(0x10000 + crc32(word.encode(errors="replace")) % 2**20) for word in WORD.findall(written))
+    return "".join(chr(0x10000 + crc32(word.encode(errors="replace")) % 0x100000) for word in WORD.findall(written))
 
 
 def key_of(text: str) -> str:
@@ -82,28 +80,27 @@ def features(text: str, key: str) -> list[int]:
 
 def index_of(source: Path, target: Path) -> Path:
     """Return the index of a memory, which is made once. The arguments are files of `text_files`."""
-    origin = [FORMAT, str(source), str(target)]
-    return cached("matches", origin, partial(write_index, source, target), is_whole) / INDEX
+    return cached("matches", [FORMAT, str(source)], partial(write_index, source, target), is_whole) / INDEX
 
 
 def is_whole(directory: Path) -> bool:
     """Return whether a directory has an index that can be opened."""
     with suppress(sqlite3.Error), closing(connected(directory / INDEX)) as database:
-        database.execute(UNITS, ["[]", 0, 0])
+        database.execute("SELECT * FROM lists, units")
         return True
     return False
 
 
-def connected(path: Path) -> sqlite3.Connection:
+def connected(path: Path | str) -> sqlite3.Connection:
     """Open an index for reading. Several threads can use the connection one after the other."""
-    return sqlite3.connect(f"{path.absolute().as_uri()}?immutable=1", uri=True, check_same_thread=False)
+    return sqlite3.connect(f"{Path(path).absolute().as_uri()}?immutable=1", uri=True, check_same_thread=False)
 
 
 opened = cache(connected)
 
 
 @contextmanager
-def index_errors(path: Path) -> Iterator[None]:
+def index_errors(path: object) -> Iterator[None]:
     """Convert errors of SQLite to OutputError."""
     try:
         yield
@@ -116,34 +113,34 @@ def write_index(source: Path, target: Path, directory: Path) -> None:
     pairs = zip(iter_lines([source]), iter_lines([target]), strict=True)
     with index_errors(directory), closing(sqlite3.connect(directory / INDEX)) as database:
         database.executescript(TABLES)
-        database.executemany("INSERT INTO units (source, target) VALUES (?, ?)", pairs)
-        for number, text in database.execute("SELECT number, source FROM units"):
-            key = key_of(text)
+        units = ((key_of(old), old, new) for old, new in pairs)
+        database.executemany("INSERT INTO units (key, source, target) VALUES (?, ?, ?)", units)
+        for number, key, text in database.execute("SELECT number, key, source FROM units"):
             rows = zip(features(text, key), repeat(len(key)), repeat(number))
             database.executemany("INSERT INTO unsorted VALUES (?, ?, ?)", rows)
         database.execute(SORT)
         database.commit()
 
 
-def best_match(text: str, index: Path) -> Match | None:
+@lru_cache(1000)
+def best_match(text: str, index: str) -> Match | None:
     """Return the best match of a text in a memory, or None if there is none."""
     from rapidfuzz.distance import Levenshtein
     from rapidfuzz.process import extractOne
 
-    # 1. Read the shortest lists. Each edit changes at most two pairs, so a match is in one of these lists. The list of
-    # the whole text is one of them, because no list of its pairs is shorter.
+    # 1. Read the shortest lists. Each edit changes at most two pairs, so a match is in one of these lists. That of the
+    # whole text is the first, because no list of its pairs is shorter.
     key = key_of(text)
     n = len(key)
     with index_errors(index):
-        rows = opened(index).execute(UNITS, [json.dumps(features(text, key)), n, 6 * n // 10 + 3])
-        units = dict(rows)
-    # 2. Choose the most similar source.
-    found = extractOne(text, [*units], scorer=Levenshtein.normalized_similarity, processor=key_of, score_cutoff=LEAST)
+        units = opened(index).execute(UNITS, [json.dumps(features(text, key)), n, 6 * n // 10 + 3]).fetchall()
+    # 2. Choose the most similar unit, the first of several.
+    keys = [unit_key for unit_key, _, _ in units]
+    found = extractOne(key, keys, scorer=Levenshtein.normalized_similarity, score_cutoff=LEAST)
     if not found:
         return None
-    source, of_words, _ = found
-    source = text if text in units else source
-    target = units[source]
+    _, of_words, number = found
+    _, source, target = units[number]
     # 3. If the text has no accelerator, remove those of the match.
     if plain(text) == text:
         source, target = plain(source), plain(target)
@@ -165,10 +162,10 @@ class Matches(Step):
         prepared = []
         for unit in units:
             text = unit.text.strip()
-            found = [best_match(text, Path(path)) for path in self.memory]
-            match = max(filter(None, found), key=similarity, default=None)
-            # The text of a match cannot begin with a prefix.
-            if match and match.similarity >= self.least and not unit.prefix and fits(text, match.target):
+            found = [best_match(text, index) for index in self.memory]
+            match = max(filter(None, found), key=lambda match: match.similarity, default=None)
+            # A match does not begin with a prefix. It must have the placeholders of the text.
+            if match and match.similarity >= self.least and not (unit.prefix or directive_faults(text, match.target)):
                 match = replace(match, is_taken=True)
                 unit = replace(unit, text="")  # the model translates no blank text
             self.matches.append(match)
@@ -184,11 +181,6 @@ class Matches(Step):
                 for part in (translation, *translation.parts):
                     take(part, unit.text, match)
         return translations
-
-
-def fits(text: str, target: str) -> bool:
-    """Return whether the target of a match has the placeholders of a text. Opaque elements fit no match."""
-    return not (STAND_IN.search(text) or directive_faults(text, target))
 
 
 def take(translation: Translation, text: str, match: Match) -> None:

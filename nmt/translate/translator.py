@@ -182,12 +182,8 @@ class Translator:
             steps.append(Tags(self.engine, self.tokenizers))
             in_documents = [STAND_IN_RUN] if protects else [STAND_IN_RUN, ADDRESS_OR_TEMPLATE]
             patterns = [pattern for pattern in in_documents if any(pattern.search(unit.text) for unit in units)]
-        # 2. Matches in memories, which may be of several sentences.
-        if options.memory:
-            from nmt.translate.matches import Matches
-
-            steps.append(Matches(options.memory, options.min_match))
-        # 3. Sentences, then placeholders. No sentence ends inside of a placeholder.
+        n_before = len(steps)
+        # 2. Sentences, then placeholders. No sentence ends inside of a placeholder.
         if protects or patterns or any(self.unknown(unit.text) for unit in units):
             from nmt.text.placeholders import SYMBOLS, patterns_of, spans_of
             from nmt.translate.placeholders import Placeholders
@@ -199,6 +195,12 @@ class Translator:
             steps.append(Placeholders(self.engine, self.tokenizers, patterns, symbols, self.unknown))
         else:
             steps.append(Sentences(options, source.split_tag))
+        # 3. Matches in memories of whole units, and exact ones of sentences.
+        if options.memory:
+            from nmt.translate.matches import Matches
+
+            steps.insert(n_before + 1, Matches(options.memory, 1.0))
+            steps.insert(n_before, Matches(options.memory, options.min_match))
         # 4. Terms, if the model was trained to read them. With other models, the search writes the terms.
         if options.glossary and self.config.data.glossary:
             from nmt.translate.glossary import Glossary
