@@ -7,6 +7,7 @@ import pytest
 from conftest import FiveRun, out_lines, refused, run_in
 
 from nmt.serve.guard import Guard, Limits
+from nmt.serve.models import Reloader
 
 
 def test_a_file_without_keys_is_refused(five_run: FiveRun, tmp_path: Path) -> None:
@@ -36,6 +37,15 @@ def test_limits_can_be_raised(five_home: Path, monkeypatch: pytest.MonkeyPatch) 
     assert (raised.n_characters, raised.n_lines, raised.n_file_bytes) == (70_000, 900, 40_000_000)
     assert raised.n_bytes > 12 * 70_000, "of a text that is all escapes of JSON"
     assert raised.n_text_bytes == 2_000_000
+
+
+def test_every_model_has_the_memory(five_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "memory.csv").write_text("zh;en\n茶;tea\n", encoding="utf-8")
+    monkeypatch.setattr("nmt.cli.serve.run_server", lambda *arguments: reloaders.append(arguments[-1]))
+    reloaders: list[Reloader] = []
+    out_lines(run_in(five_home, f"serve --memory {tmp_path}/memory.csv"))
+    (model,) = reloaders[0].api.served.models
+    assert model.translator.translate(["茶"]) == ["tea"]
 
 
 def test_missing_packages_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
