@@ -47,7 +47,9 @@ def test_the_answer_has_the_matches_of_a_memory(five_run: FiveRun, tmp_path: Pat
     exact, similar, other = (line["matches"] for line in answer["translations"])
     assert best_texts(answer)[0] == "From the memory."
     assert exact[0]["is_taken"]
-    assert similar == [{"source": SOURCE[0], "target": "From the memory.", "similarity": pytest.approx(8 / 9), "is_taken": False}]
+    assert similar == [
+        {"source": SOURCE[0], "target": "From the memory.", "similarity": pytest.approx(8 / 9), "is_taken": False}
+    ]
     assert other == []
 
 
