@@ -50,9 +50,10 @@ UNITS = """
 WITH sizes AS (SELECT value AS wanted, (SELECT count(*) FROM (
     SELECT 1 FROM lists WHERE feature = value AND n BETWEEN ?2 * 7 / 10 AND ?2 * 10 / 7 LIMIT 1000
 )) AS size FROM json_each(?1) ORDER BY size, key LIMIT ?3)
-SELECT units.key, source, target FROM sizes
-CROSS JOIN lists ON feature = wanted AND n BETWEEN ?2 * 7 / 10 AND ?2 * 10 / 7
-CROSS JOIN units ON number = -unit LIMIT 1000
+SELECT key, source, target FROM (
+    SELECT DISTINCT unit FROM sizes CROSS JOIN lists ON feature = wanted AND n BETWEEN ?2 * 7 / 10 AND ?2 * 10 / 7
+    LIMIT 1000
+) CROSS JOIN units ON number = -unit
 """
 
 

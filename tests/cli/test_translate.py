@@ -111,6 +111,13 @@ def test_matches_of_a_memory_are_taken_or_offered(five_home: Path, tmp_path: Pat
     assert taken == "From the memory."
 
 
+def test_a_memory_that_has_changed_is_read_again(five_home: Path, tmp_path: Path) -> None:
+    memory = tmp_path / "memory.csv"
+    for target in ("tea", "green tea"):
+        memory.write_text(f"zh;en\n茶;{target}\n", encoding="utf-8")
+        assert out_lines(run_in(five_home, f"translate -q --memory {memory} 茶")) == [target]
+
+
 def test_a_similar_match_that_is_taken_is_reported(five_home: Path, tmp_path: Path) -> None:
     (tmp_path / "memory.csv").write_text(f"zh;en\n{SOURCE[0]};From the memory.\n", encoding="utf-8")
     translate = f"translate --memory {tmp_path}/memory.csv --min-match 0.8 --min-confidence 0"
