@@ -48,6 +48,9 @@ Seed = Annotated[int, typer.Option(help="Seed of sampling.")]
 GlossaryFile = Annotated[
     Path | None, typer.Option("--glossary", help="Terms: source term TAB target term; or .csv, .xlsx, .tbx.")
 ]
+MemoryFiles = Annotated[
+    list[Path] | None, typer.Option("--memory", help="Translation memory whose exact matches are taken; repeat it.")
+]
 
 # Scores
 References = Annotated[list[Path] | None, typer.Option(help="Reference lines; repeat it for several.")]
@@ -102,6 +105,18 @@ def terms_of(glossary: Path | None, translator: "Translator", engine: EngineName
         sources, targets = text_files([glossary], languages_of(translator.config.data))
         lines = map("\t".join, zip(iter_lines(sources), iter_lines(targets), strict=True))
     return read_glossary(glossary, lines)
+
+
+def indexes_of(memory: list[Path] | None, translator: "Translator") -> list[str]:
+    """Return the paths of the indexes of --memory. Raises InputError if a memory is damaged or of other languages."""
+    if not memory:
+        return []
+    from nmt.config import language
+    from nmt.documents.memories import text_files
+    from nmt.translate.matches import index_of
+
+    languages = language(translator.config.data, "source"), translator.target_language
+    return list(map(str, map(index_of, *text_files(memory, languages))))
 
 
 def newest_run() -> Path:

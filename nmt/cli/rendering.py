@@ -37,6 +37,8 @@ def as_json(translation: "Translation", translator: "Translator | None" = None) 
     tree: dict[str, Any] = {"source": translation.source, "hypotheses": hypotheses}
     if translation.doubts is not None:
         tree |= {"doubtful": bool(translation.doubts), "reasons": translation.doubts}
+    if translation.matches:
+        tree["matches"] = translation.matches
     # JSON has no -inf, so a log-probability of -inf is written as null.
     return json.dumps(to_jsonable_python(tree, inf_nan_mode="null"), ensure_ascii=False)
 

@@ -56,6 +56,7 @@ def serve(
     max_texts: Annotated[int, typer.Option(min=1, help="Texts of a request; each line is one.")] = 64,
     max_upload: Annotated[int, typer.Option(min=1, help="Megabytes of a document; a twentieth may be text.")] = 10,
     glossary: options.GlossaryFile = None,
+    memory: options.MemoryFiles = None,
     precision: options.PrecisionName = None,
     engine: options.Engine = None,
     device: options.Device = "auto",
@@ -63,7 +64,7 @@ def serve(
     """Serve a page to translate on, and LibreTranslate's HTTP API.
 
     Needs the extra: pip install 'nmt-trainer[serve]'. /docs lists the API. On SIGHUP, it loads its models, keys and
-    glossary anew, while it answers.
+    glossary and memory anew, while it answers.
     """
     # 1. Check everything that needs no model.
     missing = [name for name in PACKAGES if find_spec(name) is None]
@@ -82,8 +83,10 @@ def serve(
         directions = load(path, device, precision, engine).directions()
         for translator in directions:
             translator.translate(["a"])  # the first search takes longer, and fails if the model is damaged
-            # The glossary applies to every direction.
-            translator.options = translator.with_options(glossary=options.terms_of(glossary, translator, engine))
+            # The glossary and the memory apply to every direction.
+            terms = options.terms_of(glossary, translator, engine)
+            indexes = options.indexes_of(memory, translator)
+            translator.options = translator.with_options(glossary=terms, memory=indexes)
         return directions
 
     def load_one(path: Path) -> LoadedModel:
@@ -126,7 +129,7 @@ def ignore_hangups() -> None:
 
 
 def reload_on_hangup(loop: "AbstractEventLoop", server: "Server", reloader: "Reloader") -> None:
-    """Reload models, keys and glossary on SIGHUP. If the terminal was closed, stop instead."""
+    """Reload models, keys, glossary and memory on SIGHUP. If the terminal was closed, stop instead."""
     if not hasattr(signal, "SIGHUP"):
         return
     # A service never has a terminal, so SIGHUP always means reload.

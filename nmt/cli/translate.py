@@ -94,6 +94,10 @@ def translate(
         list[str] | None, typer.Option(metavar="REGEX", help="Keep what matches, too; repeat it for several.")
     ] = None,
     glossary: options.GlossaryFile = None,
+    memory: options.MemoryFiles = None,
+    min_match: Annotated[
+        float, typer.Option(min=0.7, max=1, help="Also take similar matches of --memory, marked as to be reviewed.")
+    ] = 1.0,
     beam: options.Beam = None,
     n_best: Annotated[int, typer.Option(help="Hypotheses per line, with --json.")] = 1,
     alpha: options.Alpha = None,
@@ -155,6 +159,7 @@ def translate(
         seed=seed,
         n_best=n_best,
         whole_lines=whole_lines,
+        min_match=min_match,
         protect=protect,
         protect_placeholders=protect_placeholders,
         scores=json_lines or min_confidence is not None,
@@ -166,6 +171,7 @@ def translate(
     paths = options.model_paths(model)
     translator = options.load_translator(paths, device, precision, engine, languages=languages)
     translator.encode_prefix(prefix)  # raises an error for an invalid prefix, before output is written
+    search["memory"] = options.indexes_of(memory, translator)
     search["glossary"] = options.terms_of(glossary, translator, engine)
     arguments: dict[str, Any] = {"batch_size": batch_size, "options": translator.with_options(**search)}
 

@@ -52,16 +52,18 @@ class Segment:
 class ReviewState(str):
     """A text to copy, unless confidences are known: then it says whether any of the next translations is doubtful.
 
-    The next translations are those of the segments up to the next state.
+    The next translations are those of the segments up to the next state. `note` is the format of a text that is written
+    after it if a unit of a translation memory is similar to one of them: with the similarity, source and target.
     """
 
-    __slots__ = ("doubtful", "sure")
+    __slots__ = ("doubtful", "note", "sure")
     sure: str
     doubtful: str
+    note: str
 
-    def __new__(cls, unknown: str, sure: str, doubtful: str) -> "ReviewState":
+    def __new__(cls, unknown: str, sure: str, doubtful: str, note: str = "") -> "ReviewState":
         state = super().__new__(cls, unknown)
-        state.sure, state.doubtful = sure, doubtful
+        state.sure, state.doubtful, state.note = sure, doubtful, note
         return state
 
     def written(self, doubts: list[str] | None) -> str:

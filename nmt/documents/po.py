@@ -29,6 +29,7 @@ PO_PLURAL_FORMS = re.compile(r"^Plural-Forms:.*\bplural\s*=\s*([^;\n]+)", re.MUL
 PO_ESCAPES = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v", '"': '"', "\\": "\\"}
 PO_ESCAPE = re.compile(r"\\(.)")
 PO_ESCAPED = str.maketrans({character: f"\\{name}" for name, character in PO_ESCAPES.items()})
+PO_MATCH = "# {:.0%} match: {} -> {}\n"
 # An encoding that is neither UTF-8 nor ASCII. Templates have the word CHARSET in place of an encoding.
 PO_OTHER_CHARSET = re.compile(r"charset=(?!(?:utf-?8|(?:us-)?ascii|charset)(?![\w-]))[\w-]", re.IGNORECASE)
 
@@ -103,7 +104,7 @@ def parse_po(text: str) -> list[Part]:
     for index, name, source in unfinished(messages):
         message = messages[index]
         place, flag = fuzzy_flag(message)
-        replacements[place] = [ReviewState("", "", flag)]
+        replacements[place] = [ReviewState("", "", flag, PO_MATCH)]
         # A value can consist of several strings. The translation is a single string.
         label, _ = without_accelerator(source)
         label = numbered(label, message.syntaxes)

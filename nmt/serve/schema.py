@@ -4,6 +4,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
+from nmt.translate.units import Match
+
 MAX_BEAM = 16  # maximum beam size of a request, so that no client occupies a model for long
 
 
@@ -150,6 +152,9 @@ class HypothesisAnswer(BaseModel):
 
 class LineAnswer(BaseModel):
     source: str
+    matches: list[Match] = Field(
+        description="The best match in translation memories; 1 is the similarity of an equal text."
+    )
     hypotheses: list[HypothesisAnswer] = Field(description="Best first.")
     confidence: float | None = Field(None, description="0-1: expected share of right words, if asked for.")
 

@@ -112,6 +112,8 @@ def find_doubts(translator: Translator, translation: Translation, least: float, 
     `least` is the lowest confidence that gives no reason for doubt. `place` and the number of the unit say where it is.
     """
     reasons: list[str] = []
+    if not translation.parts:
+        reasons += translation.doubts or []  # of a match
     translation.doubts = reasons
     for part in translation.parts:
         reasons += find_doubts(translator, part, least, place)

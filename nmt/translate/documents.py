@@ -136,7 +136,7 @@ def translate_file(
     with atomic_writer(output) as file:
         document = DocumentTranslation(translator, source, suffix, content, MAX_TEXT_BYTES, **arguments)
         if bilingual:
-            for line in as_pairs(translator, output, document.translations(watch)):
+            for line in as_pairs(document, output, document.translations(watch)):
                 file.write(f"{line}\n".encode())
             return
         n_texts = sum(1 for _ in document.translations(watch))  # `document` keeps the translations
@@ -144,7 +144,7 @@ def translate_file(
     log.info("%s: texts translated: %d", source, n_texts)
 
 
-def as_pairs(translator: Translator, output: Path, translations: Iterable[Translation]) -> Iterator[str]:
+def as_pairs(document: "DocumentTranslation", output: Path, translations: Iterable[Translation]) -> Iterator[str]:
     """Yield the lines of a file with sentences and their translations.
 
     The format is TMX 1.4, or columns if `output` ends in .tsv. With a minimum confidence, the translations to check are
@@ -154,11 +154,11 @@ def as_pairs(translator: Translator, output: Path, translations: Iterable[Transl
     if output.suffix.lower() == ".tsv":
         for sentence in sentences:
             columns = [sentence.source, sentence.text]
-            if sentence.doubts is not None:
-                columns.append(", ".join(sentence.doubts))
+            if document.min_confidence is not None:
+                columns.append(", ".join(sentence.doubts or []))
             yield "\t".join(" ".join(text.split()) for text in columns)
         return
-    source, target = (code or "und" for code in languages_of(translator.config.data))
+    source, target = (code or "und" for code in languages_of(document.translator.config.data))
     # Escape the characters that have a meaning in XML, and remove the characters that XML does not allow.
     yield TMX.format(source)
     for sentence in sentences:
@@ -270,7 +270,7 @@ class DocumentTranslation:
                         place = f"{self.title}: text"
                         find_doubts(self.translator, translation, self.min_confidence, place)
                     sources.append(translation.source)
-                    targets.append(Translated(translation.text, translation.doubts))
+                    targets.append(Translated(translation.text, translation.doubts, translation.matches))
                     yield translation
             # 3. Write the translations into the texts, and free the units. The next format parses the new texts.
             units.clear()

@@ -11,7 +11,7 @@ from nmt.documents.markup import Format, Part, ReviewState, Segment
 from nmt.text.lines import Pause
 from nmt.translate.options import TranslationOptions
 from nmt.translate.translator import Translator
-from nmt.translate.units import Markup, TextHypothesis, Translation, Unit, grouped
+from nmt.translate.units import Markup, Match, TextHypothesis, Translation, Unit, grouped
 from nmt.translate.windows import read_window, warn_of_cut_lines
 
 WINDOW = 1000  # number of lines that are parsed and translated together
@@ -27,10 +27,11 @@ def units_of(parts: Sequence[Part], markup: Format, number: int) -> list[Unit]:
 
 
 class Translated(NamedTuple):
-    """The translation of a unit, and what is doubtful in it; see `find_doubts`."""
+    """The translation of a unit, what is doubtful in it, see `find_doubts`, and its match in translation memories."""
 
     text: str
     doubts: list[str] | None = None
+    matches: Sequence[Match] = ()
 
 
 def written(parts: Sequence[Part], translations: Iterator[Translated]) -> str:
@@ -38,16 +39,21 @@ def written(parts: Sequence[Part], translations: Iterator[Translated]) -> str:
     n_units = sum(isinstance(part, Segment) for part in parts)
     remaining = list(islice(translations, n_units))
     pieces: list[str] = []
-    doubts: list[str] | None = None  # of the translations up to the next state
+    # Of the translations up to the next state.
+    doubts: list[str] | None = None
+    matches: Sequence[Match] = ()
     # From the last part to the first, because states come before their segments.
     for part in reversed(parts):
         if isinstance(part, Segment):
             translation = remaining.pop()
             doubts = doubts or translation.doubts
+            matches = translation.matches or matches
             pieces.append(part.finish(translation.text))
         elif isinstance(part, ReviewState):
+            pieces += [part.note.format(match.similarity, match.source, match.target) for match in matches]
             pieces.append(part.written(doubts))
             doubts = None
+            matches = ()
         else:
             pieces.append(part)
     return "".join(reversed(pieces))

@@ -1,6 +1,6 @@
 """The translator, which passes texts through the steps of a translation and through the engine.
 
-    units -> tags -> sentences -> placeholders -> glossary -> case -> token ids -> engine -> token ids -> ... -> units
+    units -> tags -> matches -> sentences -> placeholders -> glossary -> case -> token ids -> engine -> ... -> units
 
 Before the search, each step changes the units. After the search, the steps undo their changes in the translations, in
 reverse order: see [README.md](README.md).
@@ -182,6 +182,7 @@ class Translator:
             steps.append(Tags(self.engine, self.tokenizers))
             in_documents = [STAND_IN_RUN] if protects else [STAND_IN_RUN, ADDRESS_OR_TEMPLATE]
             patterns = [pattern for pattern in in_documents if any(pattern.search(unit.text) for unit in units)]
+        n_before = len(steps)
         # 2. Sentences, then placeholders. No sentence ends inside of a placeholder.
         if protects or patterns or any(self.unknown(unit.text) for unit in units):
             from nmt.text.placeholders import SYMBOLS, patterns_of, spans_of
@@ -194,18 +195,24 @@ class Translator:
             steps.append(Placeholders(self.engine, self.tokenizers, patterns, symbols, self.unknown))
         else:
             steps.append(Sentences(options, source.split_tag))
-        # 3. Terms, if the model was trained to read them. With other models, the search writes the terms.
+        # 3. Matches in memories of whole units, and exact ones of sentences.
+        if options.memory:
+            from nmt.translate.matches import Matches
+
+            steps.insert(n_before + 1, Matches(options.memory, 1.0))
+            steps.insert(n_before, Matches(options.memory, options.min_match))
+        # 4. Terms, if the model was trained to read them. With other models, the search writes the terms.
         if options.glossary and self.config.data.glossary:
             from nmt.translate.glossary import Glossary
 
             steps.append(Glossary(options.glossary))
-        # 4. The case comes last, so that it also changes the text that other steps have added.
+        # 5. The case comes last, so that it also changes the text that other steps have added.
         steps.append(Case(source))
         return steps
 
     def requests_of(self, text: str, options: TranslationOptions) -> list[SearchRequest]:
-        """Return the search requests of a text, without placeholders and glossaries."""
-        plain = options.changed(glossary={}, protect=[], protect_placeholders=False)
+        """Return the search requests of a text, without placeholders, glossaries and memories."""
+        plain = options.changed(glossary={}, memory=[], protect=[], protect_placeholders=False)
         return self.encoding([Unit(1, text)], self.steps([], plain), plain).requests
 
     def encoding(self, units: list[Unit], steps: Sequence[Step], options: TranslationOptions) -> Encoding:

@@ -20,6 +20,16 @@ class Markup(NamedTuple):
     escape: Callable[[str], str]  # a function that converts translated text to markup
 
 
+@dataclass(frozen=True)
+class Match:
+    """A unit of a translation memory whose source is equal or similar to a text; see `nmt.translate.matches`."""
+
+    source: str
+    target: str
+    similarity: float  # 0-1; only an equal text has 1
+    is_taken: bool = False  # whether the target is the translation of the text
+
+
 # These dataclasses are created for every line. They are not frozen, because creating a frozen one takes three times
 # as long.
 @dataclass(slots=True)
@@ -57,6 +67,7 @@ class Translation:
     parts: list["Translation"] = field(default_factory=list)
     confidence: float | None = None  # 0-1; None if it is not known
     doubts: list[str] | None = None  # why a person has to check the best hypothesis; None if this is not known
+    matches: list[Match] = field(default_factory=list)  # the best match in translation memories, if there is one
 
     @property
     def text(self) -> str:

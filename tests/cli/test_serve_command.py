@@ -11,6 +11,7 @@ from conftest import FiveRun, out_lines, refused, run_in
 
 from nmt.cli.serve import run_server
 from nmt.serve.guard import Guard, Limits
+from nmt.serve.models import Reloader
 
 
 def test_a_file_without_keys_is_refused(five_run: FiveRun, tmp_path: Path) -> None:
@@ -59,6 +60,15 @@ def test_a_server_that_is_told_to_stop_knows_it(monkeypatch: pytest.MonkeyPatch)
     assert not api.is_stopping()
     server.should_exit = True
     assert api.is_stopping()
+
+
+def test_every_model_has_the_memory(five_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "memory.csv").write_text("zh;en\n茶;tea\n", encoding="utf-8")
+    monkeypatch.setattr("nmt.cli.serve.run_server", lambda *arguments: reloaders.append(arguments[-1]))
+    reloaders: list[Reloader] = []
+    out_lines(run_in(five_home, f"serve --memory {tmp_path}/memory.csv"))
+    (model,) = reloaders[0].api.served.models
+    assert model.translator.translate(["茶"]) == ["tea"]
 
 
 def test_missing_packages_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -98,6 +98,37 @@ def test_a_glossary_may_be_a_table(five_home: Path, tmp_path: Path) -> None:
     assert "school" in line
 
 
+def test_matches_of_a_memory_are_taken_or_offered(five_home: Path, tmp_path: Path) -> None:
+    (tmp_path / "memory.csv").write_text(f"zh;en\n{SOURCE[0]};From the memory.\n", encoding="utf-8")
+    translate = f"translate --json --memory {tmp_path}/memory.csv"
+    similar = SOURCE[0].replace("书", "茶")
+    exact, offered = trees(run_in(five_home, translate, f"{SOURCE[0]}\n{similar}\n".encode()))
+    assert exact["hypotheses"][0]["text"] == "From the memory."
+    assert exact["matches"][0]["similarity"] == 1
+    unit = {"source": SOURCE[0], "target": "From the memory.", "similarity": pytest.approx(8 / 9), "is_taken": False}
+    assert offered["matches"] == [unit]
+    (taken,) = out_lines(run_in(five_home, f"{translate} --min-match 0.8".replace("--json", ""), similar.encode()))
+    assert taken == "From the memory."
+
+
+def test_a_memory_that_has_changed_is_read_again(five_home: Path, tmp_path: Path) -> None:
+    memory = tmp_path / "memory.csv"
+    for target in ("tea", "green tea"):
+        memory.write_text(f"zh;en\n茶;{target}\n", encoding="utf-8")
+        assert out_lines(run_in(five_home, f"translate -q --memory {memory} 茶")) == [target]
+
+
+def test_a_similar_match_that_is_taken_is_reported(five_home: Path, tmp_path: Path) -> None:
+    (tmp_path / "memory.csv").write_text(f"zh;en\n{SOURCE[0]};From the memory.\n", encoding="utf-8")
+    translate = f"translate --memory {tmp_path}/memory.csv --min-match 0.8 --min-confidence 0"
+    done = run_in(five_home, translate, SOURCE[0].replace("书", "茶").encode())
+    assert "line 1 is doubtful: match of 89%: " in err_lines(done)[-1]
+
+
+def test_a_file_that_is_no_memory_is_refused(five_home: Path) -> None:
+    refused(five_home, "translate --memory train.zh 茶", "train.zh is no translation memory")
+
+
 def test_a_text_may_be_longer_than_a_file_name(five_home: Path) -> None:
     done = run_in(five_home, f"translate {'我们' * 60}")
     result = len(out_lines(done))

@@ -8,12 +8,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from conftest import PATIENCE_S, SOURCE, TARGET
+from conftest import PATIENCE_S, SOURCE, TARGET, FiveRun
 from served import FORM, JSON, Client, Endless, served
 
 from nmt.insight.pages import content_security_policy, hash_source
 from nmt.interchange.ctranslate2 import to_ctranslate2
 from nmt.translate.loading import load
+from nmt.translate.matches import index_of
 from nmt.translate.translator import Translator
 
 
@@ -33,6 +34,23 @@ def test_the_answer_has_what_the_translator_finds(client: Client, translator: Tr
             # The translator rounds otherwise in another batch.
             for name in ("score", "log_prob", "log_probs"):
                 assert answered[name] == pytest.approx(getattr(hypothesis, name), abs=1e-5)
+
+
+def test_the_answer_has_the_matches_of_a_memory(five_run: FiveRun, tmp_path: Path) -> None:
+    (tmp_path / "source.zh").write_text(SOURCE[0], encoding="utf-8")
+    (tmp_path / "target.en").write_text("From the memory.")
+    translator = load(five_run.run, device="cpu")
+    translator.options = translator.with_options(memory=[str(index_of(tmp_path / "source.zh", tmp_path / "target.en"))])
+    with served(translator) as client:
+        answer = client.v1([SOURCE[0], SOURCE[0].replace("书", "茶"), SOURCE[1]]).json
+        assert client.text(SOURCE[0]) == "From the memory."
+    exact, similar, other = (line["matches"] for line in answer["translations"])
+    assert best_texts(answer)[0] == "From the memory."
+    assert exact[0]["is_taken"]
+    assert similar == [
+        {"source": SOURCE[0], "target": "From the memory.", "similarity": pytest.approx(8 / 9), "is_taken": False}
+    ]
+    assert other == []
 
 
 def test_a_stream_is_a_stream_of_events(client: Client) -> None:
