@@ -274,10 +274,6 @@ class TrainSettings(Section):
     weight_decay: float = Field(0.0, ge=0, le=10, description="decoupled, on matrices only")
     clip_norm: float = Field(1.0, ge=0, description="maximum gradient norm; 0 is off")
     label_smoothing: float = Field(0.1, ge=0, lt=1, description="probability mass spread over the vocabulary, 0-1")
-    decoder_input: Literal["teacher_forcing", "scheduled_sampling"] = Field(
-        "teacher_forcing", description="tokens that the decoder reads in training: true ones, or also its own"
-    )
-    sampling_rate: float = Field(0.25, ge=0, le=1, description="scheduled sampling: final rate, rises linearly from 0")
     precision: Literal["auto", "fp32", "bf16"] = Field("auto", description="of matmuls; weights stay fp32")
     deterministic: bool = Field(False, description="bit-identical weights on a GPU too, slower; CPUs always give them")
     # The limits of training. Training ends when it reaches one of these limits.

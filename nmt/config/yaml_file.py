@@ -1,5 +1,6 @@
 """Config files: YAML 1.2, `key=value` overrides, and errors that list all faults with their lines."""
 
+import copy
 import difflib
 import re
 import reprlib
@@ -20,7 +21,12 @@ COMMAND_LINE = "command line"
 KeyPath = tuple[str, ...]
 Origins = dict[KeyPath, str]  # the place where each key is set: "demo.yaml:12", or `COMMAND_LINE`
 # Settings that no longer exist, each with its neutral value. Old model files and runs still contain them.
-GONE = {("data", "context"): 0, ("decode", "length_penalty"): "average"}
+GONE = {
+    ("data", "context"): 0,
+    ("decode", "length_penalty"): "average",
+    ("train", "decoder_input"): "teacher_forcing",
+    ("train", "sampling_rate"): 0.25,
+}
 
 
 class CoreLoader(yaml.SafeLoader):
@@ -168,13 +174,11 @@ def check_config(tree: Mapping[str, Any], origins: Origins, name: str) -> Config
 
 def without_gone(tree: Mapping[str, Any]) -> dict[str, Any]:
     """Leave out the settings in `GONE` that have their neutral value. The schema refuses other values."""
-    kept = dict(tree)  # a copy, so that the caller's tree stays unchanged
-    for (section, key), without_effect in GONE.items():
-        settings_of_section = kept.get(section)
-        if isinstance(settings_of_section, dict) and settings_of_section.get(key) == without_effect:
-            remaining = dict(settings_of_section)
-            del remaining[key]
-            kept[section] = remaining
+    kept = copy.deepcopy(dict(tree))
+    for (section, key), neutral in GONE.items():
+        named = kept.get(section)
+        if isinstance(named, dict) and named.get(key) == neutral:
+            del named[key]
     return kept
 
 

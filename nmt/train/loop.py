@@ -32,7 +32,7 @@ from nmt.train.preparation import TrainingText
 from nmt.train.progress import Progress, used_limits
 from nmt.train.replicas import Replicas
 from nmt.train.report import Report
-from nmt.train.schedule import learning_rate, prediction_rate
+from nmt.train.schedule import learning_rate
 from nmt.train.signals import Interrupted, StopRequest, stop_signals
 from nmt.train.step import StepFigures, StepOptions, train_step
 from nmt.train.validation import validate, warnings_about
@@ -67,13 +67,7 @@ def step_options(config: Config, progress: Progress, spent: float) -> StepOption
     """Return the options of the next step. `spent` is the fraction of the budget that is spent, 0-1."""
     settings = config.train
     lr = learning_rate(settings, config.model.d_model, progress.step + 1, spent)
-    return StepOptions(
-        settings,
-        lr=lr,
-        seed=seed_of(config.seed, progress.step),
-        bf16=progress.bf16,
-        prediction_rate=prediction_rate(settings, spent),
-    )
+    return StepOptions(settings, lr=lr, seed=seed_of(config.seed, progress.step), bf16=progress.bf16)
 
 
 @dataclass

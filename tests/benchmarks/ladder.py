@@ -48,7 +48,6 @@ MULTI30K = [
     "transformer-no-positions",
     "transformer-no-scaling",
     "transformer-no-padding-mask",
-    "transformer-scheduled-sampling",
 ]
 TATOEBA = ["tatoeba-rnn-no-attention", "tatoeba-rnn-additive", "tatoeba-transformer"]
 LADDERS = [Ladder("Multi30k de→en", MULTI30K, "test"), Ladder("Tatoeba zh→en", TATOEBA, "dev")]

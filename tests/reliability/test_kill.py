@@ -51,7 +51,6 @@ CHOICES: dict[str, list[Any]] = {
     "train__snapshots": [0, 4],
     "train__accumulate": [1, 2],
     "train__freeze": [[], ["encoder"], ["embeddings"]],
-    "train__decoder_input": ["teacher_forcing", "scheduled_sampling"],
     "data__mix": [{}, MIX],
 }
 
