@@ -14,9 +14,8 @@ def prune(
 ) -> None:
     """Delete checkpoints that are no longer needed.
 
-    Keeps the best model and the newest checkpoint, so that the run can still translate and resume; of an unfinished
-    training also the snapshots. Reads the model and the newest checkpoint first. If the newest checkpoint is damaged,
-    keeps the newest one that is not.
+    Keeps the best model and the newest checkpoint, so that the run can still translate and resume. Reads the model and
+    the newest checkpoint first. If the newest checkpoint is damaged, keeps the newest one that is not.
     """
     prepare_torch()
     from nmt.train import upkeep

@@ -41,7 +41,7 @@ def report(
         # A run that has just started has no model yet.
         if evaluate and directory.model_file.is_file():
             evaluation = evaluation_of(directory, languages, beam, device)
-        reports.append(read_report(run, evaluation, page))
+        reports.append(read_report(run, evaluation))
     # 3. Write the page.
     streams.write_text(page, as_page(reports), show=open_page)
 

@@ -286,9 +286,6 @@ class TrainSettings(Section):
     validate_every: int = Field(500, ge=1, le=LARGEST, description="steps between validations; each saves [fitted]")
     report: bool = Field(True, description="write report.html into the run after every validation")
     keep: int = Field(2, ge=2, le=1000, description="newest checkpoints to keep; two, because one may be damaged")
-    snapshots: int = Field(
-        0, ge=0, le=1000, description="bf16 copies of the model as it grows, for nmt explain --growth"
-    )
     # The weights that training keeps, and the weights that it starts from.
     average: Literal["none", "ema"] = Field("ema", description="of weights: ema is a moving one, used by validations")
     ema_decay: float = Field(0.999, gt=0, lt=1, description="decay of the moving average per step")

@@ -20,12 +20,14 @@ MAX_FAULTS = 20  # maximum number of faults that a message lists
 COMMAND_LINE = "command line"
 KeyPath = tuple[str, ...]
 Origins = dict[KeyPath, str]  # the place where each key is set: "demo.yaml:12", or `COMMAND_LINE`
-# Settings that no longer exist, each with its neutral value. Old model files and runs still contain them.
+# Settings that no longer exist, each with its neutral value, or None if every value is neutral. Old model files, runs
+# and configs still contain them.
 GONE = {
     ("data", "context"): 0,
     ("decode", "length_penalty"): "average",
     ("train", "decoder_input"): "teacher_forcing",
-    ("train", "sampling_rate"): 0.25,
+    ("train", "snapshots"): None,
+    ("train", "sampling_rate"): None,
 }
 
 
@@ -173,11 +175,11 @@ def check_config(tree: Mapping[str, Any], origins: Origins, name: str) -> Config
 
 
 def without_gone(tree: Mapping[str, Any]) -> dict[str, Any]:
-    """Leave out the settings in `GONE` that have their neutral value. The schema refuses other values."""
+    """Leave out the settings in `GONE` that have a neutral value. The schema refuses other values."""
     kept = copy.deepcopy(dict(tree))
     for (section, key), neutral in GONE.items():
         named = kept.get(section)
-        if isinstance(named, dict) and named.get(key) == neutral:
+        if isinstance(named, dict) and key in named and neutral in (None, named[key]):
             del named[key]
     return kept
 

@@ -1,6 +1,5 @@
 """The report of a run: curves of metrics, sample translations at each validation, and best and worst translations."""
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -15,18 +14,14 @@ from nmt.run.directory import RunDirectory
 N_EXAMPLES = 5  # number of best translations in the report, and of worst translations
 
 
-def read_report(path: Path, evaluation: dict[str, Any] | None = None, page: Path | None = None) -> dict[str, Any]:
+def read_report(path: Path, evaluation: dict[str, Any] | None = None) -> dict[str, Any]:
     """Return the data of a report on a run, which may still be training. Raises ModelError if `path` is not a run.
 
-    `evaluation` is a result of `evaluated`. `page` is the report's file, by default report.html in the run. The path of
-    the growth page is relative to the directory of `page`.
+    `evaluation` is a result of `evaluated`.
     """
     run = RunDirectory(path)
     config = run.read_config()
     curves, validations = read_figures(run)
-    growth = None
-    if run.growth_file.is_file():
-        growth = os.path.relpath(run.growth_file, (page or run.report_file).parent)
     return {
         "name": str(path),
         "curves": curves,
@@ -34,7 +29,6 @@ def read_report(path: Path, evaluation: dict[str, Any] | None = None, page: Path
         "settings": config.model_dump(),
         "manifest": run.read_manifest(),
         "evaluation": evaluation,
-        "growth": growth,
     }
 
 

@@ -176,7 +176,6 @@ class Trainer:
             # 4. Update the moving average, write figures, and validate if a validation is due.
             self.state.update_average(settings.ema_decay)
             spent = self.spent()
-            self.checkpointer.snapshot_if_due(spent)
             report.step(progress.step, progress.epoch, options.lr, figures, spent)
             line = {"step": progress.step, "elapsed_s": time.monotonic() - started, "lr": options.lr}
             self.checkpointer.append_metrics("step", line | asdict(figures))
@@ -234,9 +233,8 @@ class Trainer:
         self.session.on_validation()
 
     def finish(self, report: Report, started: float) -> None:
-        """Write the last snapshot, validate if necessary, and mark the training as finished."""
+        """Validate if necessary, and mark the training as finished."""
         progress = self.progress
-        self.checkpointer.snapshot_if_due(1.0)
         if not progress.is_validated():
             self.validate_and_save(report)
         progress.elapsed_s = time.monotonic() - started

@@ -6,7 +6,6 @@ from pathlib import Path
 from nmt.errors import ModelError, OutputError, os_errors_as
 from nmt.run.checkpoint import read_checkpoint, read_newest
 from nmt.run.directory import RunDirectory
-from nmt.train.progress import parse_progress
 
 
 @dataclass(frozen=True)
@@ -14,15 +13,14 @@ class Pruned:
     """The files that pruning a run has deleted."""
 
     kept: int  # step of the checkpoint that is kept
-    files: list[Path]  # damaged checkpoints, then other checkpoints from the oldest on, then snapshots
+    files: list[Path]  # damaged checkpoints, then other checkpoints from the oldest on
     n_bytes: int  # total size of `files`
 
 
 def prune(path: Path) -> Pruned:
     """Delete all checkpoints of a run except the newest one that can be read.
 
-    Snapshots are deleted if the training is finished. Raises ModelError if the model file or all checkpoints cannot be
-    read.
+    Raises ModelError if the model file or all checkpoints cannot be read.
     """
     run = RunDirectory(path)
     run.read_config()  # raises ModelError if the path is no run
@@ -34,13 +32,10 @@ def prune(path: Path) -> Pruned:
         newest = read_newest(run)
         if newest is None:
             raise ModelError(f"{run.path} has no checkpoint", hint="train it with `nmt train`")
-        progress = parse_progress(newest.checkpoint.progress, run.checkpoint_file(newest.step))
 
-        # 1. Collect the other checkpoints, and the snapshots of a finished training.
+        # 1. Collect the other checkpoints.
         files = sorted(run.checkpoints.glob("step-*.damaged"))
         files += [run.checkpoint_file(step) for step in run.checkpoint_steps() if step != newest.step]
-        if progress.finished_at == progress.step:
-            files += map(run.snapshot_file, run.snapshot_steps())
 
         # 2. Delete the files.
         n_bytes = sum(file.stat().st_size for file in files)

@@ -48,7 +48,6 @@ CHOICES: dict[str, list[Any]] = {
     "train__optimizer": ["muon", "adamw"],
     "train__average": ["none", "ema"],
     "train__metric": ["bleu", "loss"],
-    "train__snapshots": [0, 4],
     "train__accumulate": [1, 2],
     "train__freeze": [[], ["encoder"], ["embeddings"]],
     "data__mix": [{}, MIX],

@@ -24,8 +24,7 @@ byId("state").replaceChildren(...runs.map((run, i) => {
   const best = run.validations.reduce((a, b) => (a === null || b.dev_bleu > a.dev_bleu ? b : a), null);
   return html("span", { style: "display:block" }, runs.length > 1 ? html("b", { style: `color:${colorOf(i)}` }, `${run.name}: `) : null,
     `${last} steps${seconds ? ` in ${clock(seconds)}` : ""}`,
-    best ? `; best dev BLEU ${best.dev_bleu.toFixed(2)} at step ${best.step}` : "; no validation yet", ".",
-    run.growth ? [" ", html("a", { href: run.growth }, "A sentence along training")] : null);
+    best ? `; best dev BLEU ${best.dev_bleu.toFixed(2)} at step ${best.step}` : "; no validation yet", ".");
 }));
 
 // --- curves -------------------------------------------------------------------------------------------------
