@@ -146,11 +146,10 @@ def test_the_comparison_is_drawn_and_accessible(show: Show, screen: dict[str, An
     systems = [baseline, with_markup, TARGET[::-1]]
     comparison = compare.compare(["runs/a", "b", "c"], systems, test_set, n_trials=50)
     with show(compare.as_page(comparison), **screen) as page:
-        assert sections_of(page) == ["scores", "groups", "lines"]
+        assert sections_of(page) == ["scores", "lines"]
         assert count(page, "#score-table tbody tr") == 3 * 3
         assert "BLEU: " in text_of(page, "#verdict")
         assert count(page, "main svg") == 1
-        assert count(page, "#group-list tbody tr") == 2
         assert "read" in texts_of(page, ".sides u")
         assert texts_of(page, "#lines b")[0] == SOURCE[4], "it differs most"
         check_accessible(page)
