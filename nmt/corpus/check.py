@@ -2,9 +2,7 @@
 
     sample of training pairs -> what is usual -> every pair of all corpora, in several processes -> runs -> findings
 
-If the training lines with the same number do not clearly belong together, `bootstrap` looks for lines that do. Then
-what is usual is learned again from these lines. Every file is read a few times, in chunks. Memory grows by about 48
-bytes per pair.
+Every file is read a few times, in chunks. Memory grows by about 48 bytes per pair.
 """
 
 from collections.abc import Sequence
@@ -13,7 +11,7 @@ from itertools import chain
 
 import numpy as np
 
-from nmt.corpus import bootstrap, findings, pairing
+from nmt.corpus import findings, pairing
 from nmt.corpus.alignment import Evidence
 from nmt.corpus.examine import Gathered, Usual, gather, learn_usual
 from nmt.corpus.findings import FindingDraft
@@ -23,13 +21,6 @@ from nmt.corpus.pairing import LineComparison, Run
 from nmt.corpus.reading import CorpusFiles, Survey, decode, lines_at, survey
 
 N_EXAMPLES = 5  # maximum number of examples of a finding
-# If more than this share of training lines is in unrelated blocks, the lexicon was learned from too many wrong pairs.
-MAX_UNRELATED = 0.05
-# A lexicon that is learned from shifted lines may take them for translations. Then `Evidence.contrast` is at most 1.2
-# nats. With the right pairs, it is about twice as high.
-SURE_CONTRAST = 2.0  # nats; if the contrast is less, `bootstrap` looks for lines that belong together
-# The pairs that `bootstrap` finds must have this many times the contrast of the lines with the same number.
-CLEARLY_MORE = 1.5
 # A finding with fewer lines is no error. In a small corpus, one faulty line says little.
 MIN_ERROR_LINES = 3
 OF_CORPUS = ("counts", "unrelated", "unchecked", "swapped", "declared")  # kinds that concern the whole corpus
@@ -82,30 +73,10 @@ class Learned:
 
 
 def learn_from(train: Survey, declared: tuple[str, str], quiet: bool) -> Learned:
-    """Learn from the pairs of a source line and the target line with the same line number.
-
-    If the lines of these pairs do not clearly belong together, learn from lines that do.
-    """
+    """Learn from the pairs of a source line and the target line with the same line number."""
     usual = learn_usual(train.source, train.target, declared)
     gathered = gather(train, usual, quiet)
-    evidence = findings.evidence_of(gathered)
-    learned = Learned(usual, gathered, evidence)
-    contrast = 0.0  # stays 0 if too many lines seem to be unrelated
-    if evidence is not None and findings.in_unrelated_blocks(gathered, evidence).mean() <= MAX_UNRELATED:
-        contrast = evidence.contrast
-    if contrast >= SURE_CONTRAST:
-        return learned
-    # Look for lines that belong together.
-    source_lines, target_lines, evidence = bootstrap.learn_pairs(train)
-    if evidence is None or evidence.contrast < CLEARLY_MORE * contrast:
-        return learned
-    # Learn again, from the pairs that were found.
-    source_raw = lines_at(train.files.source, (source_lines + 1).tolist())
-    target_raw = lines_at(train.files.target, (target_lines + 1).tolist())
-    source = [decode(raw) for raw in source_raw.values()]
-    target = [decode(raw) for raw in target_raw.values()]
-    usual = learn_usual(source, target, declared)
-    return Learned(usual, gather(train, usual, quiet), evidence)
+    return Learned(usual, gathered, findings.evidence_of(gathered))
 
 
 def runs_in(gathered: Gathered, learned: Learned) -> list[Run]:

@@ -6,7 +6,7 @@ state for each offset, and one for lines without a partner. The evidence for an 
 ratio of the lines that it pairs. Hunalign (Varga et al. 2005, "Parallel corpora for medium density languages") also
 combines a learned lexicon with lengths.
 
-The lexicon is learned from pairs. If no pairs are known yet, `nmt.corpus.bootstrap` finds the first pairs.
+The lexicon is learned from the lines with the same number. If lines are missing near the beginning, it tells nothing.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
