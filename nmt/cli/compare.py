@@ -33,8 +33,8 @@ def compare(
 ) -> None:
     """Say which of several systems translates better.
 
-    Prints differences of BLEU, chrF and TER from the baseline A with 95 % interval and p-value (1: no difference), and
-    the lines that differ most.
+    Prints differences of BLEU, chrF and TER from the baseline A with 95 % interval and p-value (1: no difference).
+    --html and --json also have the lines that differ most.
     """
     from nmt.evaluate import check_references, choose_settings
     from nmt.insight import compare as comparing

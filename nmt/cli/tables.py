@@ -5,7 +5,7 @@ from string import ascii_uppercase
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from nmt.insight.compare import ComparedLine, Comparison
+    from nmt.insight.compare import Comparison
 
 
 def columns(rows: Iterable[Sequence[object]]) -> list[str]:
@@ -22,16 +22,8 @@ def comparison_text(comparison: "Comparison") -> list[str]:
     lines = [f"{letter}  {name}" for letter, name in zip(letters, comparison.systems, strict=True)]
     lines[0] += "  (baseline)"
     lines.append(f"{comparison.n_lines} lines of {comparison.corpus}")
-    # 2. Add the scores on all lines.
-    lines += ["", *score_table(comparison, letters)]
-    # 3. Add the lines that differ most from the baseline, for each other system.
-    for letter, differing in zip(letters[1:], comparison.differing, strict=True):
-        for name, compared_lines in differing.items():
-            if compared_lines:
-                lines += ["", f"Lines in which {letter} is {name} than A by most (sentence chrF):"]
-            for line in compared_lines:
-                lines += translations_of(line, letters)
-    return lines
+    # 2. Add the scores.
+    return [*lines, "", *score_table(comparison, letters)]
 
 
 def score_table(comparison: "Comparison", letters: str) -> Iterator[str]:
@@ -55,13 +47,3 @@ def score_table(comparison: "Comparison", letters: str) -> Iterator[str]:
     yield "p by paired bootstrap, as sacreBLEU computes it, but ties count: 1 for equal systems; intervals by bootstrap"
     for paired in comparison.scores:
         yield f"{paired.name}: {paired.signature}"
-
-
-def translations_of(line: "ComparedLine", letters: str) -> Iterator[str]:
-    """Yield the number of a line, its source, its reference and its translations."""
-    yield f"line {line.number}"
-    if line.source:
-        yield f"  source     {line.source}"
-    yield f"  reference  {line.reference}"
-    for letter, text, chrf in zip(letters, line.translations, line.chrf, strict=True):
-        yield f"  {letter} {chrf:7.1f}  {text}"

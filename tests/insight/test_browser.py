@@ -27,7 +27,7 @@ pytest.importorskip("playwright.sync_api", reason="no playwright: make browser")
 Show = Callable[..., contextlib.AbstractContextManager[Any]]
 
 ZH_EN = Path(__file__).parents[2] / "data" / "zh-en"
-SECTIONS = ["map", "words", "attention", "search", "reference", "one-pass", "masks", "stages"]
+SECTIONS = ["map", "words", "attention", "search", "reference", "one-pass", "stages"]
 PAPER = {"width": 718, "height": 1000}  # A4 without margins
 STILL = {"reduced_motion": "reduce"}
 
@@ -237,7 +237,6 @@ def test_a_head_is_chosen_by_mouse(head: Any) -> None:
     assert text_of(head, "#head-name") == "Layer 2, head 3"
     result = head.get_by_role("button", name="Layer 2, head 3").get_attribute("aria-pressed")
     assert result == "true"
-    assert "entropy" in text_of(head, "#head-figures")
 
 
 def test_weights_of_a_head_are_read_by_keyboard(head: Any) -> None:
@@ -470,7 +469,7 @@ def test_each_layer_of_the_decoder_reads_the_memory(map_of: Any) -> None:
 def test_the_map_of_a_recurrent_model_is_not_that_of_the_paper(map_of: Any, n_arrows: int) -> None:
     """Its decoder reads the memory if it has attention."""
     assert count(map_of, ".map .arrow.memory") == n_arrows
-    absent = {"masks", "reference"} if n_arrows else {"attention", "masks", "reference"}
+    absent = {"reference"} if n_arrows else {"attention", "reference"}
     result = sections_of(map_of)
     assert result == [section for section in SECTIONS if section not in absent]
     assert labels_of(map_of).count("both directions") == 2
