@@ -162,7 +162,13 @@ def check_config(tree: Mapping[str, Any], origins: Origins, name: str) -> Config
 
     Each line begins with the origin of the fault, or with `name` if the origin is unknown.
     """
-    tree = without_gone(tree)
+    # 1. Leave out the settings in `GONE` that have a neutral value. The schema refuses other values.
+    tree = copy.deepcopy(tree)
+    for (section, key), neutral in GONE.items():
+        named = tree.get(section)
+        if isinstance(named, dict) and key in named and neutral in (None, named[key]):
+            del named[key]
+    # 2. Validate the rest.
     try:
         return Config.model_validate(tree)
     except ValidationError as error:
@@ -172,16 +178,6 @@ def check_config(tree: Mapping[str, Any], origins: Origins, name: str) -> Config
         if n_left > 0:
             faults.append(f"{name}: and {n_left:,} more")
         raise ConfigError(*faults, hint="`nmt config` lists all keys and ranges") from error
-
-
-def without_gone(tree: Mapping[str, Any]) -> dict[str, Any]:
-    """Leave out the settings in `GONE` that have a neutral value. The schema refuses other values."""
-    kept = copy.deepcopy(dict(tree))
-    for (section, key), neutral in GONE.items():
-        named = kept.get(section)
-        if isinstance(named, dict) and key in named and neutral in (None, named[key]):
-            del named[key]
-    return kept
 
 
 def describe_with_origin(fault: Mapping[str, Any], tree: Any, origins: Origins, name: str) -> str:

@@ -44,18 +44,18 @@ def check(corpora: Sequence[CorpusFiles], declared: tuple[str, str] = ("", ""), 
     surveys = [survey(files) for files in corpora]
     labels = label_of(declared[0]), label_of(declared[1])
     # 1. Learn from the training corpus, and examine all pairs of all corpora.
-    learned = learn_from(surveys[0], labels, quiet)
-    all_gathered = [learned.train]
-    for surveyed in surveys[1:]:
-        all_gathered.append(gather(surveyed, learned.usual, quiet))
+    usual = learn_usual(surveys[0].source, surveys[0].target, labels)
+    all_gathered = [gather(surveyed, usual, quiet) for surveyed in surveys]
+    train = all_gathered[0]
+    evidence = findings.evidence_of(train)  # None if translations cannot be told from unrelated lines
     # 2. Find the lines that belong together, and all faults of each corpus.
-    result = with_examples(learned.train, findings.of_languages(learned.usual.languages, labels))
+    result = with_examples(train, findings.of_languages(usual.languages, labels))
     runs = {}
     for i, gathered in enumerate(all_gathered):
-        runs_of_corpus = runs_in(gathered, learned)
+        runs_of_corpus = runs_in(gathered, usual, evidence)
         runs[gathered.survey.files.name] = runs_of_corpus
         drafts = findings.of_lines(gathered, runs_of_corpus)
-        drafts += findings.of_alignment(gathered, runs_of_corpus, learned.evidence)
+        drafts += findings.of_alignment(gathered, runs_of_corpus, evidence)
         drafts.append(findings.of_repetition(gathered))
         drafts += findings.of_overlap(gathered, all_gathered[:i])
         result += with_examples(gathered, drafts)
@@ -63,31 +63,15 @@ def check(corpora: Sequence[CorpusFiles], declared: tuple[str, str] = ("", ""), 
     return CheckReport(surveys, result, runs)
 
 
-@dataclass(frozen=True, eq=False)
-class Learned:
-    """What the check learns from the training corpus."""
-
-    usual: Usual
-    train: Gathered
-    evidence: Evidence | None  # None if translations cannot be told from unrelated lines
-
-
-def learn_from(train: Survey, declared: tuple[str, str], quiet: bool) -> Learned:
-    """Learn from the pairs of a source line and the target line with the same line number."""
-    usual = learn_usual(train.source, train.target, declared)
-    gathered = gather(train, usual, quiet)
-    return Learned(usual, gathered, findings.evidence_of(gathered))
-
-
-def runs_in(gathered: Gathered, learned: Learned) -> list[Run]:
+def runs_in(gathered: Gathered, usual: Usual, evidence: Evidence | None) -> list[Run]:
     """Return the runs of a corpus.
 
     Without evidence, runs cannot be found. Then all lines form one run, or none if the sides clearly do not fit.
     """
     surveyed = gathered.survey
-    if learned.evidence is not None:
-        is_unrelated = findings.in_unrelated_blocks(gathered, learned.evidence)
-        comparison = LineComparison(learned.usual.features, learned.evidence)
+    if evidence is not None:
+        is_unrelated = findings.in_unrelated_blocks(gathered, evidence)
+        comparison = LineComparison(usual.features, evidence)
         return pairing.find_runs(surveyed, is_unrelated, comparison)
     if surveyed.n_source != surveyed.n_target or findings.is_unrelated(gathered):
         return []

@@ -207,7 +207,7 @@ def of_languages(languages: Languages, declared: tuple[str, str]) -> list[Findin
     """
     wrong = []
     # Exchanged sides are the likeliest mistake, so less evidence is enough.
-    are_exchanged = languages.names == (declared[1], declared[0])
+    are_exchanged = [side.name for side in languages.identified] == [*reversed(declared)]
     for side, (name, agreement), label in zip(SIDES, languages.identified, declared, strict=True):
         # py3langid takes a language that it does not know for another one.
         if name in ("", label) or label not in identifier().labels:

@@ -2,12 +2,11 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from functools import partial
 from string import ascii_uppercase
 
 from sacrebleu.metrics.chrf import CHRF
 
-from nmt.evaluate import PairedScore, ScoreSettings, paired_scores, sacrebleu_metrics
+from nmt.evaluate import PairedScore, ScoreSettings, paired_score, sacrebleu_metrics
 from nmt.insight import pages
 
 MAX_SYSTEMS = len(ascii_uppercase)  # the page names each system by a letter
@@ -52,7 +51,7 @@ def compare(
 ) -> Comparison:
     """Compare two or more systems by their translations of a test set. The first system is the baseline."""
     metrics = sacrebleu_metrics(test_set.references, test_set.settings)
-    scores = paired_scores(systems, metrics, n_trials=n_trials)
+    scores = [paired_score(systems, metric, n_trials) for metric in metrics.values()]
     lines = compared_lines(systems, test_set)
     differing = [most_differing(lines, system) for system in range(1, len(systems))]
     return Comparison(
@@ -79,20 +78,17 @@ def compared_lines(systems: Sequence[Sequence[str]], test_set: EvaluationSet) ->
     return lines
 
 
-def gain(line: ComparedLine, system: int) -> float:
-    """Return the sentence chrF of a system on one line, minus the sentence chrF of the baseline."""
-    return line.chrf[system] - line.chrf[0]
-
-
 def most_differing(lines: Sequence[ComparedLine], system: int) -> dict[str, list[ComparedLine]]:
     """Return the lines on which a system differs most from the baseline by sentence chrF.
 
     The keys are "better" and "worse". Each list has up to `N_DIFFERING` lines.
     """
-    gain_of = partial(gain, system=system)
-    best_first = sorted(lines, key=gain_of, reverse=True)
+
+    def gain_of(line: ComparedLine) -> float:
+        return line.chrf[system] - line.chrf[0]
+
     worst_first = sorted(lines, key=gain_of)
-    better = [line for line in best_first[:N_DIFFERING] if gain_of(line) > 0]
+    better = [line for line in worst_first[: -N_DIFFERING - 1 : -1] if gain_of(line) > 0]
     worse = [line for line in worst_first[:N_DIFFERING] if gain_of(line) < 0]
     return {"better": better, "worse": worse}
 

@@ -20,7 +20,7 @@ from nmt.decode.options import Hypothesis, SearchOptions
 from nmt.decode.search import TraceStep, search
 from nmt.errors import InputError, ModelError
 from nmt.insight import pages
-from nmt.insight.search_tree import SearchNode, search_tree, with_paths
+from nmt.insight.search_tree import SearchNode, mark_paths, search_tree
 from nmt.insight.stages import Stage, decoder_cache, excerpts, record_stages
 from nmt.model.base import AttentionWeights, Seq2Seq
 from nmt.model.incremental import incremental_decoder
@@ -132,6 +132,7 @@ def outline(
         hypotheses, steps = sentence.search(sentence.options)
         best = hypotheses[0].tokens
         tree = search_tree(steps, sentence.options, sentence.tokenizer)
+        mark_paths(tree, best, ())
         translations = sentence.translations(hypotheses)
         attention = sentence.model.attention(sentence.src, sentence.tgt_in(best))
         cross = attention.cross  # (L, 1, H, T, S)
@@ -142,7 +143,7 @@ def outline(
             "source_pieces": sentence.source_pieces,
             "hypotheses": translations,
             "cross": mean,
-            "tree": with_paths(tree, best, ()),
+            "tree": tree,
         }
 
 
@@ -230,8 +231,8 @@ class Sentence:
         translator: Translator,
         text: str,
         options: dict[str, Any],
-        prefix: str | Sequence[int] = (),
-        check: Check = lambda: None,
+        prefix: str | Sequence[int],
+        check: Check,
     ) -> None:
         self.translator = translator
         self.model = single_model(translator)
@@ -284,7 +285,8 @@ class Sentence:
         hypotheses, steps = self.search(self.options)
         (greedy,), _ = self.search(self.options.changed(beam=1, n_best=1, sample=False))
         tree = search_tree(steps, self.options, self.tokenizer)
-        return hypotheses, greedy, with_paths(tree, hypotheses[0].tokens, greedy.tokens)
+        mark_paths(tree, hypotheses[0].tokens, greedy.tokens)
+        return hypotheses, greedy, tree
 
     def tgt_in(self, tokens: Sequence[int]) -> Tensor:
         """Return the decoder's input (1, T): BOS, then all tokens except the final EOS."""

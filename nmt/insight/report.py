@@ -12,13 +12,12 @@ from nmt.run.directory import RunDirectory
 def read_report(path: Path) -> dict[str, Any]:
     """Return the data of a report on a run, which may still be training. Raises ModelError if `path` is not a run."""
     run = RunDirectory(path)
-    config = run.read_config()
     curves, validations = read_figures(run)
     return {
         "name": str(path),
         "curves": curves,
         "validations": validations,
-        "settings": config.model_dump(),
+        "settings": run.read_config().model_dump(),
         "manifest": run.read_manifest(),
     }
 

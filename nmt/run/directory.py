@@ -225,10 +225,10 @@ class RunDirectory:
         damaged = self.checkpoints / f"step-{step}.damaged"
         return self.checkpoint_file(step).rename(damaged)
 
-    def prune_checkpoints(self, keep: Sequence[int]) -> None:
-        for step in self.checkpoint_steps():
-            if step not in keep:
-                self.checkpoint_file(step).unlink(missing_ok=True)
+    def prune_checkpoints(self, n_kept: int) -> None:
+        """Delete all checkpoints except the newest `n_kept`."""
+        for step in self.checkpoint_steps()[:-n_kept]:
+            self.checkpoint_file(step).unlink(missing_ok=True)
 
     # --- metrics and scores: one JSON object per line
 

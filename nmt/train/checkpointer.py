@@ -136,7 +136,7 @@ class Checkpointer:
         # 3. Write the file, and delete older checkpoints.
         checkpoint = Checkpoint(self.config, tensors, self.tokenizers, asdict(state.progress))
         save_checkpoint(self.run.checkpoint_file(state.progress.step), checkpoint)
-        self.run.prune_checkpoints(self.run.checkpoint_steps()[-self.config.train.keep :])
+        self.run.prune_checkpoints(self.config.train.keep)
 
     def resume(self) -> bool:
         """Restore the newest undamaged checkpoint. Return False if the run has no checkpoint.

@@ -63,13 +63,6 @@ def count_skipped(progress: Progress, figures: StepFigures, micro_batches: list[
         raise DivergedError(message, hint="lower train.lr or raise train.warmup; the last checkpoint is kept")
 
 
-def step_options(config: Config, progress: Progress, spent: float) -> StepOptions:
-    """Return the options of the next step. `spent` is the fraction of the budget that is spent, 0-1."""
-    settings = config.train
-    lr = learning_rate(settings, config.model.d_model, progress.step + 1, spent)
-    return StepOptions(settings, lr=lr, seed=seed_of(config.seed, progress.step), bf16=progress.bf16)
-
-
 @dataclass
 class Session:
     """Everything that the training loop needs. All settings of the config are chosen."""
@@ -157,7 +150,8 @@ class Trainer:
                 return stopped_by
 
             # 2. Update the weights. If memory runs out, repeat the step with smaller micro-batches.
-            options = step_options(self.config, progress, self.spent())
+            lr = learning_rate(settings, self.config.model.d_model, progress.step + 1, self.spent())
+            options = StepOptions(settings, lr, seed_of(self.config.seed, progress.step), progress.bf16)
             replicas.model.train()  # a validation has set eval mode
             step = functools.partial(train_step, replicas, self.state.optimizers, options=options)
             figures, progress.max_positions = split_on_out_of_memory(step, micro_batches, progress.max_positions)
@@ -175,9 +169,8 @@ class Trainer:
 
             # 4. Update the moving average, write figures, and validate if a validation is due.
             self.state.update_average(settings.ema_decay)
-            spent = self.spent()
-            report.step(progress.step, progress.epoch, options.lr, figures, spent)
-            line = {"step": progress.step, "elapsed_s": time.monotonic() - started, "lr": options.lr}
+            report.step(progress.step, progress.epoch, lr, figures, self.spent())
+            line = {"step": progress.step, "elapsed_s": time.monotonic() - started, "lr": lr}
             self.checkpointer.append_metrics("step", line | asdict(figures))
             self.validate_if_due(report)
         raise AssertionError("epochs have no end")
