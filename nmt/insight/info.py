@@ -37,7 +37,9 @@ def information(path: Path) -> dict[str, Any]:
 
 def model_facts(config: Config, tokenizers: Tokenizers) -> dict[str, Any]:
     """Return the languages, the numbers of parameters and pieces, and the config."""
-    languages = config.data.directions or {side: language(config.data, side) for side in ("source", "target")}
+    languages: object = config.data.directions
+    if not languages:
+        languages = {side: language(config.data, side) for side in ("source", "target")}
     # Count the parameters of each module of the model.
     parameters: Counter[str] = Counter()
     for name, shape in shapes_of(config, tokenizers).items():
