@@ -23,15 +23,14 @@ from nmt.errors import (
 if TYPE_CHECKING:
     from nmt.decode.options import SearchOptions
     from nmt.insight.explain import Explanation, explain
-    from nmt.insight.heads import HeadSummary, attention_summary
     from nmt.translate.loading import load
     from nmt.translate.translator import Translator
     from nmt.translate.units import Translation
 
 __version__ = "0.1.0"
 
-__all__ = ["Explanation", "HeadSummary", "SearchOptions", "Translation", "Translator", "__version__"]
-__all__ += ["attention_summary", "explain", "load"]
+__all__ = ["Explanation", "SearchOptions", "Translation", "Translator", "__version__"]
+__all__ += ["explain", "load"]
 __all__ += ["ConfigError", "DataError", "DivergedError", "InputError", "LostRankError"]
 __all__ += ["ModelError", "NmtError", "OutputError", "StoppedError"]
 
@@ -42,7 +41,6 @@ LAZY = {
     "nmt.translate.translator": ("Translator",),
     "nmt.translate.units": ("Translation",),
     "nmt.insight.explain": ("Explanation", "explain"),
-    "nmt.insight.heads": ("HeadSummary", "attention_summary"),
 }
 
 

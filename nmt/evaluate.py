@@ -4,8 +4,9 @@ sacreBLEU computes all scores. Hypotheses are detokenized text. Confidence inter
 (Efron and Tibshirani 1993, chapter 13): their bounds are two quantiles of the scores on resamples of the lines.
 """
 
+import logging
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Literal
@@ -20,6 +21,8 @@ from sacrebleu.metrics.ter import TER
 from nmt.errors import ConfigError, DataError
 from nmt.languages import is_regional_chinese
 from nmt.text.scripts import Script, main_script
+
+log = logging.getLogger("nmt")
 
 DEFAULT_TOKENIZER = "13a"
 SEED = 12345  # sacreBLEU's default seed; with it, sacreBLEU draws the same resamples
@@ -141,16 +144,17 @@ def settings_of(script: Script, language: str) -> ScoreSettings:
             return ScoreSettings("char", None)
 
 
-def tokenized_warning(lines: Sequence[str], name: str, tokenize: str) -> str:
-    """Return a warning if at least `N_TOKENIZED` lines end in " .", as in tokenized text. Otherwise return "".
+def warn_if_tokenized(lines: Sequence[str], name: str, tokenize: str | None = None) -> None:
+    """Log a warning if at least `N_TOKENIZED` lines end in " .", as in tokenized text.
 
-    With `--tokenize none`, there is no warning.
+    With `--tokenize none`, there is no warning. The message calls the lines `name`.
     """
     n_tokenized = sum(line.endswith(" .") for line in lines)
     if n_tokenized < N_TOKENIZED or tokenize == "none":
-        return ""
-    facts = f"{n_tokenized:,} of {len(lines):,} {name} end in ' .', as in tokenized text"
-    return f"{facts}: BLEU is defined for detokenized text; to score tokens as they are, `nmt eval --tokenize none`"
+        return
+    message = "%d of %d %s end in ' .', as in tokenized text: BLEU is defined for detokenized text; "
+    message += "to score tokens as they are, `nmt eval --tokenize none`"
+    log.warning(message, n_tokenized, len(lines), name)
 
 
 def score(
@@ -185,7 +189,7 @@ def sacrebleu_metrics(references: Sequence[Sequence[str]], settings: ScoreSettin
     if tokenize not in BLEU.TOKENIZERS:
         raise ConfigError(f"no sacreBLEU tokenizer '{tokenize}'", hint=f"one of {', '.join(sorted(BLEU.TOKENIZERS))}")
     try:
-        # `force` turns off sacreBLEU's warning about tokenized text, which `tokenized_warning` replaces.
+        # `force` turns off sacreBLEU's warning about tokenized text, which `warn_if_tokenized` replaces.
         bleu = BLEU(lowercase=settings.lowercase, tokenize=tokenize, force=True, references=references)
     except (RuntimeError, ImportError, OSError) as error:
         reason = " ".join(str(error).split())
@@ -211,17 +215,11 @@ def score_by(metric: Metric, hypotheses: Sequence[str], n_bootstrap: int) -> Sco
     return Score(metric_name(metric), value, low, high, signature_of(metric, n_trials))
 
 
-def paired_scores(
-    systems: Sequence[Sequence[str]], metrics: Mapping[str, Metric], *, n_trials: int = 1000
-) -> list[PairedScore]:
+def paired_score(systems: Sequence[Sequence[str]], metric: Metric, n_trials: int = 1000) -> PairedScore:
     """Score systems, and compare each with the first by paired bootstrap (Koehn 2004).
 
-    `metrics` is a result of `sacrebleu_metrics`.
+    The metric holds the references.
     """
-    return [paired_score(systems, metric, n_trials) for metric in metrics.values()]
-
-
-def paired_score(systems: Sequence[Sequence[str]], metric: Metric, n_trials: int) -> PairedScore:
     # 1. Score all systems on all lines, and on the same resamples of the lines.
     statistics = [line_statistics(metric, lines) for lines in systems]
     baseline, *values = [score_of(metric, counts.sum(0)) for counts in statistics]

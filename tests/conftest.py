@@ -461,11 +461,11 @@ def client(translator: "Translator") -> "Iterator[Client]":
 
 @pytest.fixture(scope="session")
 def arabic_run(tmp_path_factory: pytest.TempPathFactory) -> FiveRun:
-    """A run trained to translate the five sentences into Arabic, which is written from right to left; snapshots."""
-    return trained_once(tmp_path_factory, "arabic", "ar", ARABIC, settings=["train.snapshots=4"])
+    """A run trained to translate the five sentences into Arabic, which is written from right to left."""
+    return trained_once(tmp_path_factory, "arabic", "ar", ARABIC)
 
 
-def trained_once(factory: pytest.TempPathFactory, name: str, *corpus: Any, settings: Sequence[str] = ()) -> FiveRun:
+def trained_once(factory: pytest.TempPathFactory, name: str, *corpus: Any) -> FiveRun:
     """Train on five pairs (see `write_five`), or take what another process of pytest-xdist has trained."""
     base = factory.getbasetemp()
     shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
@@ -475,7 +475,7 @@ def trained_once(factory: pytest.TempPathFactory, name: str, *corpus: Any, setti
         five = write_five(home, *corpus)
         stdout, stderr = home / "stdout", home / "stderr"
         if not stderr.exists():
-            done = run_nmt("train", five.config, *settings, cwd=home)
+            done = run_nmt("train", five.config, cwd=home)
             assert done.returncode == 0, done.stderr.decode()
             stdout.write_bytes(done.stdout)
             stderr.write_bytes(done.stderr)  # last: it says that the training is finished

@@ -19,12 +19,12 @@ from nmt.evaluate import (
     Score,
     ScoreSettings,
     choose_settings,
-    paired_scores,
+    paired_score,
     perplexity,
     readable,
     sacrebleu_metrics,
     score,
-    tokenized_warning,
+    warn_if_tokenized,
 )
 
 HYPOTHESES = ["The cat sat on the mat.", "A dog runs through the park", "Two birds fly over the house!", ""]
@@ -212,7 +212,7 @@ def test_perplexity_by_hand() -> None:
 def test_paired_tests_are_those_of_sacrebleu(name: str) -> None:
     systems = [HYPOTHESES, OTHERS, REFERENCES[::-1]]
     metric = sacrebleu_metrics([REFERENCES, OTHERS[::-1]], ScoreSettings("char", lowercase=True))[name]
-    (paired,) = paired_scores(systems, {name: metric})
+    paired = paired_score(systems, metric)
     named_systems: list[tuple[str, Sequence[str]]] = list(zip("abc", systems, strict=True))
     signatures, scores = PairedTest(named_systems, {name: metric}, None, test_type="bs")()
     assert paired.signature == str(signatures[paired.name])
@@ -235,7 +235,8 @@ NUMBERS = [f"the number {n} is one of many numbers here" for n in range(40)]
 def p_values(systems: Sequence[Sequence[str]], references: Sequence[Sequence[str]]) -> dict[str, float]:
     """The p-value of the second system by each metric."""
     found = {}
-    for paired in paired_scores(systems, sacrebleu_metrics(references)):
+    for metric in sacrebleu_metrics(references).values():
+        paired = paired_score(systems, metric)
         difference = paired.systems[1].difference
         assert difference is not None
         found[paired.name] = difference.p_value
@@ -264,18 +265,21 @@ def test_one_line_shows_no_difference() -> None:
     assert p_values(systems, [["a dog runs in the park"]]) == ALL_EQUAL
 
 
-def test_only_tokenized_text_is_warned_of() -> None:
+def test_only_tokenized_text_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:
     lines = ["the dog runs ."] * 100
-    assert tokenized_warning(lines, "lines", "13a")
-    assert not tokenized_warning(lines[1:], "lines", "13a"), "a few lines may end so"
-    assert not tokenized_warning(lines, "lines", "none")
-    assert not tokenized_warning(["the dog runs."] * 100, "lines", "13a")
+    warn_if_tokenized(lines[1:], "lines")  # a few lines may end so
+    warn_if_tokenized(lines, "lines", "none")
+    warn_if_tokenized(["the dog runs."] * 100, "lines")
+    assert caplog.records == []
+    warn_if_tokenized(lines, "lines", "13a")
+    assert caplog.messages[0].startswith("100 of 100 lines end in ' .', as in tokenized text")
 
 
 def test_sacrebleu_says_nothing_itself(caplog: pytest.LogCaptureFixture) -> None:
     lines = ["the dog runs ."] * 200
     score(lines, [lines], ALL, n_bootstrap=10)
-    paired_scores([lines, lines], sacrebleu_metrics([lines]), n_trials=10)
+    for metric in sacrebleu_metrics([lines]).values():
+        paired_score([lines, lines], metric, n_trials=10)
     assert caplog.records == []
 
 
@@ -290,7 +294,7 @@ def test_the_interval_of_a_difference_is_that_of_paired_resamples() -> None:
     """If two systems differ in only one of many lines, their difference varies less than their scores."""
     better = [line.replace("number 1", "sum 1") for line in NUMBERS]
     worse = ["the number 0 is two of many numbers here", *better[1:]]
-    bleu = paired_scores([better, worse], sacrebleu_metrics([NUMBERS]))[0]
+    bleu = paired_score([better, worse], sacrebleu_metrics([NUMBERS])["bleu"])
     difference = bleu.systems[1].difference
     assert difference is not None
     assert difference.low < difference.value < difference.high == 0

@@ -32,7 +32,7 @@ COMMANDS = typer.main.get_command(app).commands  # type: ignore[attr-defined]
 NAMED_SETTING = re.compile(r"(data|tokenizer|model|train|decode)\.[a-z_]+")
 FILE = re.compile(r"\w+\.(de|en|zh|log|json|safetensors)")  # train.de is a file, train.lr a setting
 OTHER_OPTIONS = {"--help", "--array"}  # the latter is sbatch's
-RUN = ("align", "check", "config", "eval", "explain", "info", "prune", "report", "score", "translate")
+RUN = ("align", "check", "config", "eval", "explain", "info", "report", "score", "translate")
 every_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 
 

@@ -32,7 +32,6 @@ from nmt.cli.export import export
 from nmt.cli.import_ import import_
 from nmt.cli.info import info
 from nmt.cli.init import init
-from nmt.cli.prune import prune
 from nmt.cli.report import report
 from nmt.cli.score import score
 from nmt.cli.serve import serve
@@ -89,7 +88,7 @@ Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print only warnings 
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Print more.")]
 # The commands in the order of `nmt --help`: first those that most users need.
 COMMANDS: list[Command] = [train, translate, evaluate, explain, download, check, init, tokenize]
-COMMANDS += [compare, score, align, config, report, info, prune, export, import_, serve]
+COMMANDS += [compare, score, align, config, report, info, export, import_, serve]
 
 
 def name_of(function: Command) -> str:

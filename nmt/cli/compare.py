@@ -9,7 +9,7 @@ import typer
 
 from nmt.cli import options, streams
 from nmt.cli.tables import comparison_text
-from nmt.cli.testset import read_test_set, search_for_scores, translate_all, warn_if_tokenized
+from nmt.cli.testset import read_test_set, search_for_scores, translate_all
 from nmt.errors import DataError, InputError
 from nmt.text.lines import iter_lines
 
@@ -33,10 +33,10 @@ def compare(
 ) -> None:
     """Say which of several systems translates better.
 
-    Prints differences of BLEU, chrF and TER from the baseline A with 95 % interval and p-value (1: no difference);
-    BLEU by length; and the lines that differ most.
+    Prints differences of BLEU, chrF and TER from the baseline A with 95 % interval and p-value (1: no difference).
+    --html and --json also have the lines that differ most.
     """
-    from nmt.evaluate import check_references, choose_settings
+    from nmt.evaluate import check_references, choose_settings, warn_if_tokenized
     from nmt.insight import compare as comparing
     from nmt.languages import language_of_file
     from nmt.run.directory import RunDirectory
@@ -74,7 +74,7 @@ def compare(
         outputs.append(hypotheses)
     # 3. Compare the translations.
     settings = choose_settings(language, test_set.references, tokenize=tokenize, lowercase=lowercase)
-    warn_if_tokenized(list(chain.from_iterable(outputs)), settings.tokenize)
+    warn_if_tokenized(list(chain.from_iterable(outputs)), "translations", settings.tokenize)
     evaluation_set = comparing.EvaluationSet(
         test_set.reference_names[0], test_set.sources or None, test_set.references, settings
     )

@@ -11,7 +11,7 @@ import typer
 
 from nmt.cli import options, streams
 from nmt.cli.streams import log
-from nmt.cli.testset import TestSet, read_test_set, search_for_scores, translate_all, warn_if_tokenized
+from nmt.cli.testset import TestSet, read_test_set, search_for_scores, translate_all
 from nmt.errors import InputError, NmtError
 from nmt.files import hash_file
 from nmt.text.lines import iter_lines
@@ -61,7 +61,7 @@ def evaluate(
     By default, the newest run translates its config's test set; of several languages, all directions or those of -l.
     -m names another model. --src and --ref name another test set. --hyp scores a file of translations without a model.
     """
-    from nmt.evaluate import choose_settings, score
+    from nmt.evaluate import choose_settings, score, warn_if_tokenized
     from nmt.languages import language_of_file
 
     # 1. Choose what to test: given translations, or a model in one or several directions.
@@ -104,7 +104,7 @@ def evaluate(
             print_scores(direction if len(tested) > 1 else "", scores, figures)
         all_hypotheses += hypotheses
         figures_by_direction[direction] = figures
-    warn_if_tokenized(all_hypotheses, tokenize)
+    warn_if_tokenized(all_hypotheses, "translations", tokenize)
     if json_lines:
         streams.print_json({"directions": figures_by_direction} if len(tested) > 1 else figures)
 

@@ -5,7 +5,7 @@ from string import ascii_uppercase
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from nmt.insight.compare import ComparedLine, Comparison, LineGroup
+    from nmt.insight.compare import Comparison
 
 
 def columns(rows: Iterable[Sequence[object]]) -> list[str]:
@@ -22,18 +22,8 @@ def comparison_text(comparison: "Comparison") -> list[str]:
     lines = [f"{letter}  {name}" for letter, name in zip(letters, comparison.systems, strict=True)]
     lines[0] += "  (baseline)"
     lines.append(f"{comparison.n_lines} lines of {comparison.corpus}")
-    # 2. Add the scores on all lines, then the scores by group of lines.
-    lines += ["", *score_table(comparison, letters)]
-    for title, groups in comparison.groups.items():
-        lines += ["", *group_table(title, groups, letters)]
-    # 3. Add the lines that differ most from the baseline, for each other system.
-    for letter, differing in zip(letters[1:], comparison.differing, strict=True):
-        for name, compared_lines in differing.items():
-            if compared_lines:
-                lines += ["", f"Lines in which {letter} is {name} than A by most (sentence chrF):"]
-            for line in compared_lines:
-                lines += translations_of(line, letters)
-    return lines
+    # 2. Add the scores.
+    return [*lines, "", *score_table(comparison, letters)]
 
 
 def score_table(comparison: "Comparison", letters: str) -> Iterator[str]:
@@ -57,22 +47,3 @@ def score_table(comparison: "Comparison", letters: str) -> Iterator[str]:
     yield "p by paired bootstrap, as sacreBLEU computes it, but ties count: 1 for equal systems; intervals by bootstrap"
     for paired in comparison.scores:
         yield f"{paired.name}: {paired.signature}"
-
-
-def group_table(title: str, groups: "Sequence[LineGroup]", letters: str) -> list[str]:
-    """Return a table with the BLEU of each system in each group of lines."""
-    names = [title, "lines", *(f"BLEU {letter}" for letter in letters)]
-    rows = [names]
-    for group in groups:
-        rows.append([group.name, str(group.n_lines), *(f"{bleu:.2f}" for bleu in group.bleu)])
-    return columns(rows)
-
-
-def translations_of(line: "ComparedLine", letters: str) -> Iterator[str]:
-    """Yield the number of a line, its source, its reference and its translations."""
-    yield f"line {line.number}"
-    if line.source:
-        yield f"  source     {line.source}"
-    yield f"  reference  {line.reference}"
-    for letter, text, chrf in zip(letters, line.translations, line.chrf, strict=True):
-        yield f"  {letter} {chrf:7.1f}  {text}"

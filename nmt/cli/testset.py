@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from nmt.cli import options, streams
-from nmt.cli.streams import log
 from nmt.errors import InputError
 
 if TYPE_CHECKING:
@@ -93,12 +92,3 @@ def translate_all(
     """Translate all lines, with a progress bar."""
     translations = translator.translate_lines(sources, search, batch_size=batch_size)
     return [translation.text for translation in streams.with_bar(translations, len(sources))]
-
-
-def warn_if_tokenized(hypotheses: Sequence[str], tokenize: str | None = None) -> None:
-    """Log a warning if the translations seem to be tokenized, although `tokenize` expects untokenized text."""
-    from nmt.evaluate import DEFAULT_TOKENIZER, tokenized_warning
-
-    warning = tokenized_warning(hypotheses, "translations", tokenize or DEFAULT_TOKENIZER)
-    if warning:
-        log.warning("%s", warning)

@@ -275,10 +275,6 @@ class TrainSettings(Section):
     weight_decay: float = Field(0.0, ge=0, le=10, description="decoupled, on matrices only")
     clip_norm: float = Field(1.0, ge=0, description="maximum gradient norm; 0 is off")
     label_smoothing: float = Field(0.1, ge=0, lt=1, description="probability mass spread over the vocabulary, 0-1")
-    decoder_input: Literal["teacher_forcing", "scheduled_sampling"] = Field(
-        "teacher_forcing", description="tokens that the decoder reads in training: true ones, or also its own"
-    )
-    sampling_rate: float = Field(0.25, ge=0, le=1, description="scheduled sampling: final rate, rises linearly from 0")
     precision: Literal["auto", "fp32", "bf16"] = Field("auto", description="of matmuls; weights stay fp32")
     deterministic: bool = Field(False, description="bit-identical weights on a GPU too, slower; CPUs always give them")
     # The limits of training. Training ends when it reaches one of these limits.
@@ -291,9 +287,6 @@ class TrainSettings(Section):
     validate_every: int = Field(500, ge=1, le=LARGEST, description="steps between validations; each saves [fitted]")
     report: bool = Field(True, description="write report.html into the run after every validation")
     keep: int = Field(2, ge=2, le=1000, description="newest checkpoints to keep; two, because one may be damaged")
-    snapshots: int = Field(
-        0, ge=0, le=1000, description="bf16 copies of the model as it grows, for nmt explain --growth"
-    )
     # The weights that training keeps, and the weights that it starts from.
     average: Literal["none", "ema"] = Field("ema", description="of weights: ema is a moving one, used by validations")
     ema_decay: float = Field(0.999, gt=0, lt=1, description="decay of the moving average per step")

@@ -1,5 +1,6 @@
 """Config files: YAML 1.2, `key=value` overrides, and errors that list all faults with their lines."""
 
+import copy
 import difflib
 import re
 import reprlib
@@ -19,8 +20,15 @@ MAX_FAULTS = 20  # maximum number of faults that a message lists
 COMMAND_LINE = "command line"
 KeyPath = tuple[str, ...]
 Origins = dict[KeyPath, str]  # the place where each key is set: "demo.yaml:12", or `COMMAND_LINE`
-# Settings that no longer exist, each with its neutral value. Old model files and runs still contain them.
-GONE = {("data", "context"): 0, ("decode", "length_penalty"): "average"}
+# Settings that no longer exist, each with its neutral value, or None if every value is neutral. Old model files, runs
+# and configs still contain them.
+GONE = {
+    ("data", "context"): 0,
+    ("decode", "length_penalty"): "average",
+    ("train", "decoder_input"): "teacher_forcing",
+    ("train", "snapshots"): None,
+    ("train", "sampling_rate"): None,
+}
 
 
 class CoreLoader(yaml.SafeLoader):
@@ -154,7 +162,13 @@ def check_config(tree: Mapping[str, Any], origins: Origins, name: str) -> Config
 
     Each line begins with the origin of the fault, or with `name` if the origin is unknown.
     """
-    tree = without_gone(tree)
+    # 1. Leave out the settings in `GONE` that have a neutral value. The schema refuses other values.
+    tree = copy.deepcopy(tree)
+    for (section, key), neutral in GONE.items():
+        named = tree.get(section)
+        if isinstance(named, dict) and key in named and neutral in (None, named[key]):
+            del named[key]
+    # 2. Validate the rest.
     try:
         return Config.model_validate(tree)
     except ValidationError as error:
@@ -164,18 +178,6 @@ def check_config(tree: Mapping[str, Any], origins: Origins, name: str) -> Config
         if n_left > 0:
             faults.append(f"{name}: and {n_left:,} more")
         raise ConfigError(*faults, hint="`nmt config` lists all keys and ranges") from error
-
-
-def without_gone(tree: Mapping[str, Any]) -> dict[str, Any]:
-    """Leave out the settings in `GONE` that have their neutral value. The schema refuses other values."""
-    kept = dict(tree)  # a copy, so that the caller's tree stays unchanged
-    for (section, key), without_effect in GONE.items():
-        settings_of_section = kept.get(section)
-        if isinstance(settings_of_section, dict) and settings_of_section.get(key) == without_effect:
-            remaining = dict(settings_of_section)
-            del remaining[key]
-            kept[section] = remaining
-    return kept
 
 
 def describe_with_origin(fault: Mapping[str, Any], tree: Any, origins: Origins, name: str) -> str:

@@ -63,9 +63,6 @@ class HashedLines:
     def __getitem__(self, lines: Any) -> "HashedLines":
         return HashedLines(self.words[lines], self.sizes[lines])
 
-    def __len__(self) -> int:
-        return len(self.sizes)
-
 
 def hash_lines(texts: Sequence[str]) -> HashedLines:
     sizes = np.array([len(text) for text in texts], np.int64)

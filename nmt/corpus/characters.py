@@ -10,10 +10,6 @@ from ftfy.badness import is_bad
 from ftfy.fixes import unescape_html
 
 from nmt.text.words import (
-    LATIN_LETTER,
-    LIKE_LATIN,
-    LIKE_OTHER,
-    MIXED_LETTERS,
     RIGHT_TO_LEFT_LETTER,
     TOKENIZED_CHINESE,
     UNSPACED_CHARACTER,
@@ -45,7 +41,6 @@ SPACING = re.compile(f"  |\t|^[\\s{WORD_BREAK}]|[\\s{WORD_BREAK}]\\Z")
 SPACE_AT_ENDS = re.compile(f"^[\\s{WORD_BREAK}]+|(?<![\\s{WORD_BREAK}])[\\s{WORD_BREAK}]+\\Z")
 # Full-width letters and digits are faults. Full-width punctuation is right in Chinese text.
 FULL_WIDTH = re.compile("[\uff10-\uff19\uff21-\uff3a\uff41-\uff5a]")
-MIXED = re.compile(MIXED_LETTERS)
 # Traces of tokenizers: a space before punctuation, `do n't`, the bracket code -lrb-, and spaces between Han characters.
 TOKENIZED = re.compile(r" (?:[.,](?: |$)|[!?]$|n't\b|['’](?:s|re|ve|ll|d|m)\b|-[lr]rb-)", re.IGNORECASE)
 SPACED_HAN = regex.compile(TOKENIZED_CHINESE)
@@ -81,24 +76,6 @@ def without_control(text: str) -> str:
     return faulty_controls(text).sub("", text)
 
 
-def has_homoglyphs(text: str) -> bool:
-    """Return whether a word of the text mixes two scripts, but looks as if it had one."""
-    if text.isascii() or not MIXED.search(text):
-        return False
-    mixed_words = filter(MIXED.search, re.findall(r"\w+", text))
-    return any(is_disguised(word) for word in mixed_words)
-
-
-def is_disguised(word: str) -> bool:
-    """Return whether all letters of one script look like letters of the other script.
-
-    The word mixes Latin letters and letters of `_OTHER`.
-    """
-    letters = set(filter(str.isalpha, word))
-    latin = set(re.findall(LATIN_LETTER, word))
-    return latin <= LIKE_OTHER or letters - latin <= LIKE_LATIN
-
-
 def is_tokenized(text: str) -> bool:
     if "@-@" in text or "&apos;" in text:
         return True
@@ -123,7 +100,6 @@ TESTS: dict[str, Callable[[str], object]] = {
     "mojibake": has_mojibake,
     "markup": has_markup,
     "control": has_control,
-    "homoglyphs": has_homoglyphs,
     "spacing": SPACING.search,
     "unicode": lambda text: not unicodedata.is_normalized("NFC", text),
     "full-width": lambda text: not text.isascii() and FULL_WIDTH.search(text),

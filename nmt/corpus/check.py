@@ -2,9 +2,7 @@
 
     sample of training pairs -> what is usual -> every pair of all corpora, in several processes -> runs -> findings
 
-If the training lines with the same number do not clearly belong together, `bootstrap` looks for lines that do. Then
-what is usual is learned again from these lines. Every file is read a few times, in chunks. Memory grows by about 48
-bytes per pair.
+Every file is read a few times, in chunks. Memory grows by about 48 bytes per pair.
 """
 
 from collections.abc import Sequence
@@ -13,7 +11,7 @@ from itertools import chain
 
 import numpy as np
 
-from nmt.corpus import bootstrap, findings, pairing
+from nmt.corpus import findings, pairing
 from nmt.corpus.alignment import Evidence
 from nmt.corpus.examine import Gathered, Usual, gather, learn_usual
 from nmt.corpus.findings import FindingDraft
@@ -23,13 +21,6 @@ from nmt.corpus.pairing import LineComparison, Run
 from nmt.corpus.reading import CorpusFiles, Survey, decode, lines_at, survey
 
 N_EXAMPLES = 5  # maximum number of examples of a finding
-# If more than this share of training lines is in unrelated blocks, the lexicon was learned from too many wrong pairs.
-MAX_UNRELATED = 0.05
-# A lexicon that is learned from shifted lines may take them for translations. Then `Evidence.contrast` is at most 1.2
-# nats. With the right pairs, it is about twice as high.
-SURE_CONTRAST = 2.0  # nats; if the contrast is less, `bootstrap` looks for lines that belong together
-# The pairs that `bootstrap` finds must have this many times the contrast of the lines with the same number.
-CLEARLY_MORE = 1.5
 # A finding with fewer lines is no error. In a small corpus, one faulty line says little.
 MIN_ERROR_LINES = 3
 OF_CORPUS = ("counts", "unrelated", "unchecked", "swapped", "declared")  # kinds that concern the whole corpus
@@ -53,18 +44,18 @@ def check(corpora: Sequence[CorpusFiles], declared: Sequence[str] = ("", ""), *,
     surveys = [survey(files) for files in corpora]
     labels = label_of(declared[0]), label_of(declared[1])
     # 1. Learn from the training corpus, and examine all pairs of all corpora.
-    learned = learn_from(surveys[0], labels, quiet)
-    all_gathered = [learned.train]
-    for surveyed in surveys[1:]:
-        all_gathered.append(gather(surveyed, learned.usual, quiet))
+    usual = learn_usual(surveys[0].source, surveys[0].target, labels)
+    all_gathered = [gather(surveyed, usual, quiet) for surveyed in surveys]
+    train = all_gathered[0]
+    evidence = findings.evidence_of(train)  # None if translations cannot be told from unrelated lines
     # 2. Find the lines that belong together, and all faults of each corpus.
-    result = with_examples(learned.train, findings.of_languages(learned.usual.languages, labels))
+    result = with_examples(train, findings.of_languages(usual.languages, labels))
     runs = {}
     for i, gathered in enumerate(all_gathered):
-        runs_of_corpus = runs_in(gathered, learned)
+        runs_of_corpus = runs_in(gathered, usual, evidence)
         runs[gathered.survey.files.name] = runs_of_corpus
         drafts = findings.of_lines(gathered, runs_of_corpus)
-        drafts += findings.of_alignment(gathered, runs_of_corpus, learned.evidence)
+        drafts += findings.of_alignment(gathered, runs_of_corpus, evidence)
         drafts.append(findings.of_repetition(gathered))
         drafts += findings.of_overlap(gathered, all_gathered[:i])
         result += with_examples(gathered, drafts)
@@ -72,51 +63,15 @@ def check(corpora: Sequence[CorpusFiles], declared: Sequence[str] = ("", ""), *,
     return CheckReport(surveys, result, runs)
 
 
-@dataclass(frozen=True, eq=False)
-class Learned:
-    """What the check learns from the training corpus."""
-
-    usual: Usual
-    train: Gathered
-    evidence: Evidence | None  # None if translations cannot be told from unrelated lines
-
-
-def learn_from(train: Survey, declared: tuple[str, str], quiet: bool) -> Learned:
-    """Learn from the pairs of a source line and the target line with the same line number.
-
-    If the lines of these pairs do not clearly belong together, learn from lines that do.
-    """
-    usual = learn_usual(train.source, train.target, declared)
-    gathered = gather(train, usual, quiet)
-    evidence = findings.evidence_of(gathered)
-    learned = Learned(usual, gathered, evidence)
-    contrast = 0.0  # stays 0 if too many lines seem to be unrelated
-    if evidence is not None and findings.in_unrelated_blocks(gathered, evidence).mean() <= MAX_UNRELATED:
-        contrast = evidence.contrast
-    if contrast >= SURE_CONTRAST:
-        return learned
-    # Look for lines that belong together.
-    source_lines, target_lines, evidence = bootstrap.learn_pairs(train)
-    if evidence is None or evidence.contrast < CLEARLY_MORE * contrast:
-        return learned
-    # Learn again, from the pairs that were found.
-    source_raw = lines_at(train.files.source, (source_lines + 1).tolist())
-    target_raw = lines_at(train.files.target, (target_lines + 1).tolist())
-    source = [decode(raw) for raw in source_raw.values()]
-    target = [decode(raw) for raw in target_raw.values()]
-    usual = learn_usual(source, target, declared)
-    return Learned(usual, gather(train, usual, quiet), evidence)
-
-
-def runs_in(gathered: Gathered, learned: Learned) -> list[Run]:
+def runs_in(gathered: Gathered, usual: Usual, evidence: Evidence | None) -> list[Run]:
     """Return the runs of a corpus.
 
     Without evidence, runs cannot be found. Then all lines form one run, or none if the sides clearly do not fit.
     """
     surveyed = gathered.survey
-    if learned.evidence is not None:
-        is_unrelated = findings.in_unrelated_blocks(gathered, learned.evidence)
-        comparison = LineComparison(learned.usual.features, learned.evidence)
+    if evidence is not None:
+        is_unrelated = findings.in_unrelated_blocks(gathered, evidence)
+        comparison = LineComparison(usual.features, evidence)
         return pairing.find_runs(surveyed, is_unrelated, comparison)
     if surveyed.n_source != surveyed.n_target or findings.is_unrelated(gathered):
         return []

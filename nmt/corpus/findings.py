@@ -8,7 +8,6 @@ from numpy.typing import NDArray
 
 from nmt.corpus import alignment
 from nmt.corpus.alignment import Evidence
-from nmt.corpus.bootstrap import MIN_PAIRS
 from nmt.corpus.examine import NONE, PAIR, SOURCE, SOURCE_KEY, TARGET, TARGET_KEY, Gathered
 from nmt.corpus.language import Languages, identifier
 from nmt.corpus.pairing import Run
@@ -17,6 +16,7 @@ from nmt.languages import CONFUSED
 from nmt.text.corpus_files import SIDES
 from nmt.text.permutation import first_occurrences
 
+MIN_PAIRS = 200  # with fewer pairs, too little can be learned
 SWAPPED_SHARE = 0.5  # with a greater share of exchanged pairs, the user probably exchanged the two paths
 N_RAW = 200  # maximum number of faulty pairs from which an encoding is guessed
 N_STRETCHES = 3  # maximum number of stretches of lines in the detail of a finding
@@ -207,7 +207,7 @@ def of_languages(languages: Languages, declared: tuple[str, str]) -> list[Findin
     """
     wrong = []
     # Exchanged sides are the likeliest mistake, so less evidence is enough.
-    are_exchanged = languages.names == (declared[1], declared[0])
+    are_exchanged = [side.name for side in languages.identified] == [*reversed(declared)]
     for side, (name, agreement), label in zip(SIDES, languages.identified, declared, strict=True):
         # py3langid takes a language that it does not know for another one.
         if name in ("", label) or label not in identifier().labels:

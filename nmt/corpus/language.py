@@ -109,11 +109,6 @@ class Languages:
     # For each side: the log-probability per n-gram below which the n-grams of a line count as rare.
     rare: tuple[float, float]
 
-    @property
-    def names(self) -> tuple[str, str]:
-        """Return the codes of the languages of the two sides, such as de; "" if unknown."""
-        return self.identified[0].name, self.identified[1].name
-
 
 def learn_languages(source: Sequence[str], target: Sequence[str], declared: tuple[str, str] = ("", "")) -> Languages:
     """Learn the languages of the two sides from a sample of lines.

@@ -6,7 +6,7 @@ state for each offset, and one for lines without a partner. The evidence for an 
 ratio of the lines that it pairs. Hunalign (Varga et al. 2005, "Parallel corpora for medium density languages") also
 combines a learned lexicon with lengths.
 
-The lexicon is learned from pairs. If no pairs are known yet, `nmt.corpus.bootstrap` finds the first pairs.
+The lexicon is learned from the lines with the same number. If lines are missing before the middle, it tells too little.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -82,10 +82,6 @@ class LineComparison:
 
     features: FeatureExtractor
     evidence: Evidence
-
-    def runs(self, window: Window, offsets: range) -> list[Run]:
-        """Return the runs of a window, in order. No line is in two runs."""
-        return without_crossings(likeliest_runs(self.rows(window, offsets), window.source_start, offsets))
 
     def rows(self, window: Window, offsets: range) -> Iterator[NDArray[np.float64]]:
         """Yield an array of shape (W,) for each source line: its scores at all W offsets.
@@ -225,7 +221,8 @@ def find_runs(survey: Survey, is_unrelated: NDArray[np.bool_], comparison: LineC
     offset_of = np.zeros(survey.n_source, np.int64)
     for (start, end), window in zip(blocks, read_windows(survey, blocks, offsets), strict=True):
         offset_of[start:end] = NO_PARTNER
-        for run in comparison.runs(window, offsets):
+        rows = comparison.rows(window, offsets)
+        for run in without_crossings(likeliest_runs(rows, start, offsets)):
             offset_of[run.start : run.end] = run.offset
     # 3. Join consecutive lines with the same offset. Runs of different windows may cross.
     changes = np.flatnonzero(np.diff(offset_of)) + 1

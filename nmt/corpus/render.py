@@ -62,7 +62,8 @@ def summary(report: CheckReport) -> str:
     for severity in SEVERITIES:
         n = n_of[severity]
         if n:
-            counts.append(f"{n} {severity}" if n == 1 else f"{n} {severity}s")
+            plural = "" if n == 1 else "s"
+            counts.append(f"{n} {severity}{plural}")
     return ", ".join(counts) or "no fault found"
 
 

@@ -1,8 +1,8 @@
 """A parser of HTML and XML, which returns segments of text with inline elements.
 
 Block tags and declarations separate segments. Everything between two segments is copied. The contents of scripts,
-styles, `<code>` and elements with `translate="no"` are also copied, as are templates such as `{{ name }}`, addresses,
-and readings of ruby text.
+styles, `<code>` and elements with `translate="no"` are also copied, as are templates such as `{{ name }}`, and readings
+of ruby text.
 """
 
 import re
@@ -24,12 +24,8 @@ from nmt.documents.markup import (
     descendants,
     shown_by_stand_in,
 )
-from nmt.text.syntaxes import ADDRESSES
 from nmt.text.words import LETTER, SENTENCE_MARK, SPACED_LETTER, WORD_CHARACTER
 
-ADDRESS = regex.compile(f"({'|'.join(ADDRESSES)})")  # URLs and mail addresses
-ADDRESS_SIGN = re.compile("://|www[.]|@")  # every match of `ADDRESS` has one, and this search is fast
-ENTITY = re.compile(r"(&(?!amp;)#?\w+;)")
 IS_LETTER = regex.compile(LETTER)
 IN_WORD = regex.compile(WORD_CHARACTER)
 # A text that touches the text before it may still begin a new segment, as in `<a>Save</a><a>Back</a>`. The patterns are
@@ -134,17 +130,11 @@ class Parser:
                 self.finish()
 
     def read_text(self, raw: str) -> None:
-        """Read a text of HTML. Addresses in it are copied."""
+        """Read a text of HTML."""
         if self.kept:
             self.keep(raw)
-            return
-        if not ADDRESS_SIGN.search(raw):
+        else:
             self.write(raw, unescape(raw))
-            return
-        for run in ENTITY.split(raw):  # no address contains an entity other than `&amp;`
-            for i, part in enumerate(ADDRESS.split(run)):
-                read = self.copy if i % 2 else self.write
-                read(part, unescape(part))
 
     def write(self, raw: str, text: str) -> None:
         """Add text to the segment. `raw` is the text as the source writes it, for example with entities."""

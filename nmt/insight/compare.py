@@ -1,19 +1,14 @@
 """Comparison of several systems: scores, p-values, and the lines on which the scores of the systems differ most."""
 
-import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from functools import partial
 from string import ascii_uppercase
 
 from sacrebleu.metrics.chrf import CHRF
 
-from nmt.corpus.split import count_words
-from nmt.evaluate import PairedScore, ScoreSettings, paired_scores, sacrebleu_metrics, score
+from nmt.evaluate import PairedScore, ScoreSettings, paired_score, sacrebleu_metrics
 from nmt.insight import pages
 
-# Groups of lines by length. Key: name of the group; value: maximum length of a line in the group, in words.
-GROUPS = {"1 to 5": 5, "6 to 10": 10, "11 to 20": 20, "21 to 40": 40, "41 or more": sys.maxsize}
 MAX_SYSTEMS = len(ascii_uppercase)  # the page names each system by a letter
 N_DIFFERING = 5  # `most_differing` returns up to this many better lines, and as many worse lines
 
@@ -40,15 +35,6 @@ class ComparedLine:
 
 
 @dataclass(frozen=True)
-class LineGroup:
-    """A group of lines of the test set, and the scores of every system on these lines."""
-
-    name: str
-    n_lines: int
-    bleu: list[float]  # BLEU of each system, 0-100
-
-
-@dataclass(frozen=True)
 class Comparison:
     """The comparison of several systems on one test set. The first system is the baseline."""
 
@@ -57,7 +43,6 @@ class Comparison:
     n_lines: int
     scores: list[PairedScore]
     left_out: str  # says why TER is left out; empty if TER was computed
-    groups: dict[str, list[LineGroup]]  # key: the property by which the lines are grouped
     differing: list[dict[str, list[ComparedLine]]]  # results of `most_differing`, one for each system after the first
 
 
@@ -66,10 +51,8 @@ def compare(
 ) -> Comparison:
     """Compare two or more systems by their translations of a test set. The first system is the baseline."""
     metrics = sacrebleu_metrics(test_set.references, test_set.settings)
-    scores = paired_scores(systems, metrics, n_trials=n_trials)
+    scores = [paired_score(systems, metric, n_trials) for metric in metrics.values()]
     lines = compared_lines(systems, test_set)
-    side = "reference" if test_set.sources is None else "source"
-    groups = {f"words of the {side}": by_length(lines, test_set)}
     differing = [most_differing(lines, system) for system in range(1, len(systems))]
     return Comparison(
         systems=list(names),
@@ -77,7 +60,6 @@ def compare(
         n_lines=len(lines),
         scores=scores,
         left_out=test_set.settings.left_out,
-        groups=groups,
         differing=differing,
     )
 
@@ -96,44 +78,17 @@ def compared_lines(systems: Sequence[Sequence[str]], test_set: EvaluationSet) ->
     return lines
 
 
-def by_length(lines: Sequence[ComparedLine], test_set: EvaluationSet) -> list[LineGroup]:
-    """Group the lines by the length of the source. If the sources are unknown, use the length of the reference."""
-    members: dict[str, list[ComparedLine]] = {name: [] for name in GROUPS}
-    for line in lines:
-        length = count_words(line.reference if test_set.sources is None else line.source)
-        name = next(name for name, longest in GROUPS.items() if length <= longest)
-        members[name].append(line)
-    return [group_of(name, group, test_set) for name, group in members.items() if group]
-
-
-def group_of(name: str, lines: Sequence[ComparedLine], test_set: EvaluationSet) -> LineGroup:
-    """Score all systems on the given lines by BLEU."""
-    references = [lines_of(side, lines) for side in test_set.references]
-    bleu = []
-    for hypotheses in zip(*(line.translations for line in lines), strict=True):
-        (score_of_system,) = score(hypotheses, references, ("bleu",), test_set.settings)
-        bleu.append(score_of_system.value)
-    return LineGroup(name, len(lines), bleu)
-
-
-def lines_of(side: Sequence[str], lines: Sequence[ComparedLine]) -> list[str]:
-    return [side[line.number - 1] for line in lines]
-
-
-def gain(line: ComparedLine, system: int) -> float:
-    """Return the sentence chrF of a system on one line, minus the sentence chrF of the baseline."""
-    return line.chrf[system] - line.chrf[0]
-
-
 def most_differing(lines: Sequence[ComparedLine], system: int) -> dict[str, list[ComparedLine]]:
     """Return the lines on which a system differs most from the baseline by sentence chrF.
 
     The keys are "better" and "worse". Each list has up to `N_DIFFERING` lines.
     """
-    gain_of = partial(gain, system=system)
-    best_first = sorted(lines, key=gain_of, reverse=True)
+
+    def gain_of(line: ComparedLine) -> float:
+        return line.chrf[system] - line.chrf[0]
+
     worst_first = sorted(lines, key=gain_of)
-    better = [line for line in best_first[:N_DIFFERING] if gain_of(line) > 0]
+    better = [line for line in worst_first[: -N_DIFFERING - 1 : -1] if gain_of(line) > 0]
     worse = [line for line in worst_first[:N_DIFFERING] if gain_of(line) < 0]
     return {"better": better, "worse": worse}
 

@@ -12,20 +12,18 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from nmt.config import ModelSettings
+from nmt.decode.engines.torch_engine import only_model
 from nmt.decode.options import Hypothesis, SearchOptions
 from nmt.decode.search import TraceStep, search
 from nmt.errors import InputError, ModelError
 from nmt.insight import pages
-from nmt.insight.heads import HeadSummary, attention_summary, single_model
-from nmt.insight.search_tree import SearchNode, search_tree, with_paths
+from nmt.insight.search_tree import SearchNode, mark_paths, search_tree
 from nmt.insight.stages import Stage, decoder_cache, excerpts, record_stages
 from nmt.model.base import AttentionWeights, Seq2Seq
 from nmt.model.incremental import incremental_decoder
-from nmt.model.transformer import Transformer
 from nmt.seeds import seed_of
 from nmt.text import BOS, EOS, PAD
 from nmt.text.lines import one_line
@@ -33,7 +31,6 @@ from nmt.translate.loading import load
 from nmt.translate.translator import Translator
 
 N_ALTERNATIVES = 5  # number of alternatives listed for each token
-N_PADDING = 3  # number of padding tokens in the figure of the padding mask
 MAX_COLUMNS = 64  # maximum number of hidden units (columns) in a stage's heat map on the page
 
 Check = Callable[[], None]  # a function that may raise an exception to stop the explanation
@@ -103,8 +100,6 @@ class Explanation:
     stages: list[Stage]  # recorded while the model scores `translation`
     cache: tuple[list[tuple[int, ...]], Tensor]  # the result of `decoder_cache` for `translation`
     attention: AttentionWeights  # shapes: encoder (L, 1, H, S, S), decoder (L, 1, H, T, T), cross (L, 1, H, T, S)
-    heads: list[HeadSummary]  # statistics of all heads for this sentence pair
-    padding_mask: list[bool]  # see `Sentence.padding_mask`
     tree: list[SearchNode]
     one_pass: OnePass
     reference: Reference | None
@@ -137,6 +132,7 @@ def outline(
         hypotheses, steps = sentence.search(sentence.options)
         best = hypotheses[0].tokens
         tree = search_tree(steps, sentence.options, sentence.tokenizer)
+        mark_paths(tree, best, ())
         translations = sentence.translations(hypotheses)
         attention = sentence.model.attention(sentence.src, sentence.tgt_in(best))
         cross = attention.cross  # (L, 1, H, T, S)
@@ -147,7 +143,7 @@ def outline(
             "source_pieces": sentence.source_pieces,
             "hypotheses": translations,
             "cross": mean,
-            "tree": with_paths(tree, best, ()),
+            "tree": tree,
         }
 
 
@@ -186,13 +182,11 @@ def explain(
         # 2. Record what the model computes for the best hypothesis.
         stages, attention = record_stages(sentence.model, sentence.src, tgt_in, sentence.tokenizer.pieces)
         cache = decoder_cache(sentence.model, sentence.src, tgt_in)
-        heads = attention_summary(translator, [(text, translations[0].text)])
 
         # 3. Score the reference, and compare the translation with the reference.
         scored = None if reference is None else sentence.reference(reference, greedy)
         greedy_text = sentence.translated(greedy)
         one_pass = sentence.one_pass(len(best))
-        padding_mask = sentence.padding_mask()
         return Explanation(
             model=sentence.description,
             settings=sentence.model.settings,
@@ -205,8 +199,6 @@ def explain(
             stages=stages,
             cache=cache,
             attention=attention,
-            heads=heads,
-            padding_mask=padding_mask,
             tree=tree,
             one_pass=one_pass,
             reference=scored,
@@ -225,6 +217,12 @@ def describe_model(model: Seq2Seq) -> str:
     return f"{kind}, {layers}, width {settings.d_model}, {n_millions:.2f}M parameters"
 
 
+def single_model(translator: Translator) -> Seq2Seq:
+    """Return the single model of a translator. Raises InputError if the translator has an export or an ensemble."""
+    problem = "an ensemble gives no attention weights"
+    return only_model(translator.engine, "attention weights", problem=problem, hint="name one run")
+
+
 class Sentence:
     """One source sentence and a model. The methods search for translations, and score given translations."""
 
@@ -233,8 +231,8 @@ class Sentence:
         translator: Translator,
         text: str,
         options: dict[str, Any],
-        prefix: str | Sequence[int] = (),
-        check: Check = lambda: None,
+        prefix: str | Sequence[int],
+        check: Check,
     ) -> None:
         self.translator = translator
         self.model = single_model(translator)
@@ -287,7 +285,8 @@ class Sentence:
         hypotheses, steps = self.search(self.options)
         (greedy,), _ = self.search(self.options.changed(beam=1, n_best=1, sample=False))
         tree = search_tree(steps, self.options, self.tokenizer)
-        return hypotheses, greedy, with_paths(tree, hypotheses[0].tokens, greedy.tokens)
+        mark_paths(tree, hypotheses[0].tokens, greedy.tokens)
+        return hypotheses, greedy, tree
 
     def tgt_in(self, tokens: Sequence[int]) -> Tensor:
         """Return the decoder's input (1, T): BOS, then all tokens except the final EOS."""
@@ -350,17 +349,6 @@ class Sentence:
         scored_tokens = self.scored(tokens)
         log_prob = math.fsum(token.log_prob for token in scored_tokens)
         return Reference(text, scored_tokens, log_prob, first_difference(tokens, greedy.tokens))
-
-    def padding_mask(self) -> list[bool]:
-        """Append `N_PADDING` PADs to the source. Return the padding mask: True where attention is allowed.
-
-        Return an empty list for recurrent models.
-        """
-        if not isinstance(self.model, Transformer):
-            return []
-        padded = F.pad(self.src, (0, N_PADDING), value=PAD)
-        _, mask = self.model.encode(padded)
-        return mask.flatten().tolist()
 
 
 def first_difference(tokens: Sequence[int], others: Sequence[int]) -> int | None:

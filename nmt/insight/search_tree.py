@@ -1,7 +1,7 @@
 """The tree of all hypotheses that a search considered."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 import torch
 
@@ -11,7 +11,7 @@ from nmt.text import EOS
 from nmt.text.tokenizer import Tokenizer
 
 
-@dataclass(frozen=True)
+@dataclass
 class SearchNode:
     """A candidate of the search: a live hypothesis, continued by one more token."""
 
@@ -72,28 +72,24 @@ def search_tree(steps: Sequence[TraceStep], options: SearchOptions, tokenizer: T
     return nodes
 
 
-def with_paths(nodes: Sequence[SearchNode], best: Sequence[int], greedy: Sequence[int]) -> list[SearchNode]:
-    """Return copies of the nodes that say whether they are on the path of the best or of the greedy hypothesis.
+def mark_paths(nodes: Sequence[SearchNode], best: Sequence[int], greedy: Sequence[int]) -> None:
+    """Mark the nodes on the paths of the best and of the greedy hypothesis.
 
     `best` and `greedy` are token ids. A path ends before the first token that was not a candidate of the search.
     """
-    on_best = _path(nodes, best)
-    on_greedy = _path(nodes, greedy)
-    marked = []
-    for node in nodes:
-        is_best = node.index in on_best
-        is_greedy = node.index in on_greedy
-        marked.append(replace(node, is_best=is_best, is_greedy=is_greedy))
-    return marked
+    children = {(node.parent, node.token): node for node in nodes}
+    for node in path_of(best, children):
+        node.is_best = True
+    for node in path_of(greedy, children):
+        node.is_greedy = True
 
 
-def _path(nodes: Sequence[SearchNode], tokens: Sequence[int]) -> set[int]:
-    children = {(node.parent, node.token): node.index for node in nodes}
-    path = set()
+def path_of(tokens: Sequence[int], children: Mapping[tuple[int | None, int], SearchNode]) -> Iterator[SearchNode]:
+    """Yield the nodes of a hypothesis. `children` has each node by its parent's index and its token."""
     index = None
     for token in tokens:
-        index = children.get((index, token))
-        if index is None:
-            break
-        path.add(index)
-    return path
+        node = children.get((index, token))
+        if node is None:
+            return
+        yield node
+        index = node.index

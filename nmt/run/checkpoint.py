@@ -1,6 +1,6 @@
 """Checkpoints: safetensors files with weights, tokenizers, settings and optimizer moments.
 
-    model.<name>               weights, float32 (bfloat16 in a snapshot); tied weights are stored once
+    model.<name>               weights, float32; tied weights are stored once
     average.<name>             moving average of the weights, if training computes one
     optimizer.<name>.<moment>  moments of the optimizers, float32; a resumed training needs them
     tokenizer.source           serialized SentencePiece model, uint8
@@ -45,7 +45,7 @@ class Checkpoint:
     config: Config  # contains no paths if the checkpoint was read from a file
     tensors: dict[str, Tensor]  # keys: names of tensors, such as `model.projection.weight`
     tokenizers: Tokenizers
-    progress: dict[str, Any] = field(default_factory=dict)  # fields of `Progress`; a snapshot has only some of them
+    progress: dict[str, Any] = field(default_factory=dict)  # fields of `Progress`
 
     def part(self, prefix: str) -> dict[str, Tensor]:
         """Return the tensors of one of `PARTS`, with the prefix removed from their names."""

@@ -4,14 +4,12 @@ config.yaml         all settings, including those that training has chosen
 manifest.json       versions, data hashes, seed, command
 tokenizer.model     tokenizer of both sides; or tokenizer.src.model and tokenizer.tgt.model
 model.safetensors   the best model, which `nmt translate` loads
-checkpoints/        step-N.safetensors, or step-N.damaged if the checkpoint could not be read;
-                    snapshot-N.safetensors with train.snapshots
+checkpoints/        step-N.safetensors, or step-N.damaged if the checkpoint could not be read
 metrics.jsonl       figures: one line for each step and for each validation
 report.html         figures as a page for the browser, if train.report is set
 train.log           messages of all `nmt train` commands, with times
 lock                lock file, held during training
 scores.jsonl        results: one line for each `nmt eval`
-growth.html         translations of a sentence by the snapshots, written by `nmt explain --growth`
 
 README.md beside this file lists the keys of the .jsonl files.
 """
@@ -68,7 +66,6 @@ class RunDirectory:
         self.log_file = self.path / "train.log"
         self.scores_file = self.path / "scores.jsonl"
         self.report_file = self.path / "report.html"
-        self.growth_file = self.path / "growth.html"
 
     # --- the directory as a whole
 
@@ -200,30 +197,14 @@ class RunDirectory:
                 f"{file}: {reason}", hint=f"delete it and run `nmt tokenize {shlex.quote(str(self.config_file))}`"
             ) from error
 
-    # --- checkpoints and snapshots
+    # --- checkpoints
 
     def checkpoint_file(self, step: int) -> Path:
         return self.checkpoints / f"step-{step}.safetensors"
 
     def checkpoint_steps(self) -> list[int]:
         """Return the steps of all checkpoints in ascending order."""
-        return self._steps("step-")
-
-    def snapshot_file(self, step: int) -> Path:
-        return self.checkpoints / f"snapshot-{step}.safetensors"
-
-    def snapshot_steps(self) -> list[int]:
-        """Return the steps of all snapshots in ascending order."""
-        return self._steps("snapshot-")
-
-    def cut_snapshots(self, step: int) -> None:
-        """Delete the snapshots of steps after `step`. A run that resumes from `step` writes these snapshots again."""
-        for later in self.snapshot_steps():
-            if later > step:
-                self.snapshot_file(later).unlink(missing_ok=True)
-
-    def _steps(self, prefix: str) -> list[int]:
-        stems = [file.stem.removeprefix(prefix) for file in self.checkpoints.glob(f"{prefix}*.safetensors")]
+        stems = [file.stem.removeprefix("step-") for file in self.checkpoints.glob("step-*.safetensors")]
         # Ignore files that nmt did not write, such as step-007.
         return sorted(int(step) for step in stems if re.fullmatch("0|[1-9][0-9]*", step))
 
@@ -244,10 +225,10 @@ class RunDirectory:
         damaged = self.checkpoints / f"step-{step}.damaged"
         return self.checkpoint_file(step).rename(damaged)
 
-    def prune_checkpoints(self, keep: Sequence[int]) -> None:
-        for step in self.checkpoint_steps():
-            if step not in keep:
-                self.checkpoint_file(step).unlink(missing_ok=True)
+    def prune_checkpoints(self, n_kept: int) -> None:
+        """Delete all checkpoints except the newest `n_kept`."""
+        for step in self.checkpoint_steps()[:-n_kept]:
+            self.checkpoint_file(step).unlink(missing_ok=True)
 
     # --- metrics and scores: one JSON object per line
 

@@ -42,15 +42,7 @@ SPACED_LETTER = rf"[^\W\d_{UNSPACED_SCRIPTS}]"
 KEY_LETTER = rf"(?!\p{{Hangul}}){SPACED_LETTER}"  # a letter that a single key of a keyboard writes
 WORD_CHARACTER = rf"[^\W{UNSPACED_SCRIPTS}]"  # a letter, mark, digit or underscore of a script with spaces
 
-# Letters that look alike in Latin, Cyrillic and Greek. The strings are for the library `re`, too.
-_LATIN = "A-Za-zÀ-ÖØ-öø-ɏ"
-# Cyrillic letters, and Greek letters that look Latin. The letter μ is left out, because it is
-# often written before a Latin letter, as in μm for micrometer.
-_OTHER = "Ѐ-ԯΑΒΕΖΗΙΚΜΝΟΡΤΥΧικνορυ"
-LATIN_LETTER = f"[{_LATIN}]"
-MIXED_LETTERS = f"[{_LATIN}][{_OTHER}]|[{_OTHER}][{_LATIN}]"
-LIKE_OTHER = frozenset("ABCEHIJKMOPTXYaceijopxy")  # Latin letters without accents that look like Cyrillic letters
-LIKE_LATIN = frozenset("АВЕЅЗІЈКМНОРСТУХаеѕіјорсухһԁԛԝΑΒΕΖΗΙΚΜΝΟΡΤΥΧικνορυ")
+# The string is for the library `re`, too.
 URL_LETTERS = "a-zA-ZÀ-ԯ"  # the content of a character class: Latin, Greek and Cyrillic
 
 # Words. In unspaced scripts, each syllable is a word: a Chinese character; a row of katakana, which is often a foreign

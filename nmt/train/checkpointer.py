@@ -1,4 +1,4 @@
-"""Writing and restoring the files of a training: checkpoints, the best model, snapshots and metrics."""
+"""Writing and restoring the files of a training: checkpoints, the best model and metrics."""
 
 import contextlib
 import logging
@@ -30,8 +30,6 @@ from nmt.train.progress import (
 from nmt.train.validation import Validation
 
 log = logging.getLogger("nmt")
-
-FIRST_SNAPSHOT = 1 / 256  # the first snapshot is due when this fraction of the budget is spent
 
 
 @dataclass
@@ -138,34 +136,7 @@ class Checkpointer:
         # 3. Write the file, and delete older checkpoints.
         checkpoint = Checkpoint(self.config, tensors, self.tokenizers, asdict(state.progress))
         save_checkpoint(self.run.checkpoint_file(state.progress.step), checkpoint)
-        self.run.prune_checkpoints(self.run.checkpoint_steps()[-self.config.train.keep :])
-
-    def snapshot_if_due(self, spent: float) -> None:
-        """Write a snapshot if one is due. `spent` is the spent fraction of the budget.
-
-        Snapshots are due at `train.snapshots` fractions from `FIRST_SNAPSHOT` to 1, evenly spaced on a logarithmic
-        scale.
-        """
-        # 1. Count the snapshots that are due so far. If the user raises the budget of a run, this number falls.
-        n_snapshots = self.config.train.snapshots
-        exponents = [i / max(n_snapshots - 1, 1) for i in range(n_snapshots)]
-        n_due = sum(FIRST_SNAPSHOT**exponent <= spent for exponent in exponents)
-        progress = self.state.progress
-        if n_due == progress.n_snapshots:
-            return
-        progress.n_snapshots = n_due
-        if rank() > 0 or not n_due:
-            return
-
-        # 2. Write a snapshot.
-        model = self.state.averaged or self.state.model
-        weights = {name: x.bfloat16() for name, x in weights_of(model).items()}
-        about = {"step": progress.step, "n_tokens": progress.n_tokens}
-        snapshot = Checkpoint(self.config, with_prefix("model", weights), self.tokenizers, about)
-        try:
-            save_checkpoint(self.run.snapshot_file(progress.step), snapshot)
-        except OutputError as error:
-            log.warning("%s; training goes on without this snapshot", error)
+        self.run.prune_checkpoints(self.config.train.keep)
 
     def resume(self) -> bool:
         """Restore the newest undamaged checkpoint. Return False if the run has no checkpoint.
@@ -176,7 +147,6 @@ class Checkpointer:
         if newest is None:
             if rank() == 0:
                 self.run.cut_metrics(0)  # left by a run that was killed before its first checkpoint
-                self.run.cut_snapshots(0)
             return False
 
         # 1. Restore weights, average weights, progress and moments.
@@ -198,7 +168,7 @@ class Checkpointer:
         if self.config.train.precision != "auto":
             state.progress.bf16 = self.config.train.precision == "bf16"
 
-        # 3. Rename damaged checkpoints, and remove snapshots and metrics of later steps.
+        # 3. Rename damaged checkpoints, and remove metrics of later steps.
         if rank() == 0:
             for step, damage in newest.damaged.items():
                 aside = self.run.set_aside(step)
@@ -207,11 +177,10 @@ class Checkpointer:
         return True
 
     def _cut_files(self, progress: Progress) -> None:
-        """Remove snapshots and metrics of later steps. Append the metrics of the last validation if they are missing.
+        """Remove metrics of later steps. Append the metrics of the last validation if they are missing.
 
         They are missing if training was killed after it wrote the checkpoint and before it wrote the line.
         """
-        self.run.cut_snapshots(progress.step)
         validated_steps = [line["step"] for line in self.run.cut_metrics(progress.step) if is_validation(line)]
         if progress.is_validated() and progress.step not in validated_steps:
             self.append_metrics("validation", progress.history[-1])

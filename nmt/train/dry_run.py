@@ -12,7 +12,6 @@ from nmt.train.memory import n_fitting_replicas, peak_memory, split_on_out_of_me
 from nmt.train.optimizer import make_optimizers
 from nmt.train.replicas import Replicas
 from nmt.train.report import clock
-from nmt.train.schedule import prediction_rate
 from nmt.train.step import StepOptions, train_step
 
 # Only this many batches of the first epoch are examined. They are in random order.
@@ -47,7 +46,7 @@ def measure(session: Session, n_replicas: int | None = None) -> Measurement:
     optimizers = make_optimizers(model, settings)
     memory_before = peak_memory(model.device)
     replicas = Replicas(model.train(), n_replicas)
-    options = StepOptions(settings, lr=1e-6, seed=0, bf16=bf16, prediction_rate=prediction_rate(settings, 1.0))
+    options = StepOptions(settings, lr=1e-6, seed=0, bf16=bf16)
     step = functools.partial(train_step, replicas, optimizers, options=options)
     step_s, max_positions = math.inf, 0
     for _ in range(2):  # the first step is slower, because it allocates memory

@@ -32,7 +32,7 @@ from nmt.train.preparation import TrainingText
 from nmt.train.progress import Progress, used_limits
 from nmt.train.replicas import Replicas
 from nmt.train.report import Report
-from nmt.train.schedule import learning_rate, prediction_rate
+from nmt.train.schedule import learning_rate
 from nmt.train.signals import Interrupted, StopRequest, stop_signals
 from nmt.train.step import StepFigures, StepOptions, train_step
 from nmt.train.validation import validate, warnings_about
@@ -61,19 +61,6 @@ def count_skipped(progress: Progress, figures: StepFigures, micro_batches: list[
     if progress.n_skipped == MAX_SKIPPED:
         message = f"the gradient was not finite in {MAX_SKIPPED} steps in a row, the last one is step {progress.step}"
         raise DivergedError(message, hint="lower train.lr or raise train.warmup; the last checkpoint is kept")
-
-
-def step_options(config: Config, progress: Progress, spent: float) -> StepOptions:
-    """Return the options of the next step. `spent` is the fraction of the budget that is spent, 0-1."""
-    settings = config.train
-    lr = learning_rate(settings, config.model.d_model, progress.step + 1, spent)
-    return StepOptions(
-        settings,
-        lr=lr,
-        seed=seed_of(config.seed, progress.step),
-        bf16=progress.bf16,
-        prediction_rate=prediction_rate(settings, spent),
-    )
 
 
 @dataclass
@@ -163,7 +150,8 @@ class Trainer:
                 return stopped_by
 
             # 2. Update the weights. If memory runs out, repeat the step with smaller micro-batches.
-            options = step_options(self.config, progress, self.spent())
+            lr = learning_rate(settings, self.config.model.d_model, progress.step + 1, self.spent())
+            options = StepOptions(settings, lr, seed_of(self.config.seed, progress.step), progress.bf16)
             replicas.model.train()  # a validation has set eval mode
             step = functools.partial(train_step, replicas, self.state.optimizers, options=options)
             figures, progress.max_positions = split_on_out_of_memory(step, micro_batches, progress.max_positions)
@@ -181,10 +169,8 @@ class Trainer:
 
             # 4. Update the moving average, write figures, and validate if a validation is due.
             self.state.update_average(settings.ema_decay)
-            spent = self.spent()
-            self.checkpointer.snapshot_if_due(spent)
-            report.step(progress.step, progress.epoch, options.lr, figures, spent)
-            line = {"step": progress.step, "elapsed_s": time.monotonic() - started, "lr": options.lr}
+            report.step(progress.step, progress.epoch, lr, figures, self.spent())
+            line = {"step": progress.step, "elapsed_s": time.monotonic() - started, "lr": lr}
             self.checkpointer.append_metrics("step", line | asdict(figures))
             self.validate_if_due(report)
         raise AssertionError("epochs have no end")
@@ -240,9 +226,8 @@ class Trainer:
         self.session.on_validation()
 
     def finish(self, report: Report, started: float) -> None:
-        """Write the last snapshot, validate if necessary, and mark the training as finished."""
+        """Validate if necessary, and mark the training as finished."""
         progress = self.progress
-        self.checkpointer.snapshot_if_due(1.0)
         if not progress.is_validated():
             self.validate_and_save(report)
         progress.elapsed_s = time.monotonic() - started

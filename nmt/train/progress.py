@@ -58,7 +58,6 @@ class Progress:
     n_ranks: int = 1  # number of ranks or replicas that shared the last step; dropout depends on this number
     max_positions: NonNegativeInt = 0  # maximum positions of a micro-batch, set after memory ran out; 0: no maximum
     bf16: bool = False  # whether matmuls run in bf16; a resumed run with train.precision=auto keeps this choice
-    n_snapshots: NonNegativeInt = 0  # number of snapshots that are due so far
     finished_at: int = -1  # step at which `Trainer.finish` was called; -1 before this call
     history: list[Figures] = field(default_factory=list)  # figures of all validations, oldest first
 

@@ -1,4 +1,4 @@
-"""The learning rate, and the rate of predicted tokens in scheduled sampling, by the step and the spent budget."""
+"""The learning rate, by the step and the spent budget."""
 
 from nmt.config import TrainSettings
 
@@ -29,14 +29,3 @@ def learning_rate(settings: TrainSettings, d_model: int, step: int, progress: fl
     if settings.cooldown and progress > 1 - settings.cooldown:
         rate *= max(1 - progress, 0.0) / settings.cooldown
     return float(rate)
-
-
-def prediction_rate(settings: TrainSettings, progress: float) -> float:
-    """Return the probability that the decoder reads a predicted token instead of the true token.
-
-    With scheduled sampling, it rises linearly with `progress`, the spent fraction of the budget (Bengio et al. 2015,
-    section 2.4). With teacher forcing, it is 0.
-    """
-    if settings.decoder_input == "teacher_forcing":
-        return 0.0
-    return settings.sampling_rate * progress

@@ -17,7 +17,7 @@ from nmt.config.listing import INHERITED_DATA
 from nmt.decode.engines.torch_engine import pick_device
 from nmt.distributed import launched, n_ranks, ranks_joined, restarted
 from nmt.errors import ConfigError, DataError, ModelError
-from nmt.evaluate import DEFAULT_TOKENIZER, tokenized_warning
+from nmt.evaluate import warn_if_tokenized
 from nmt.run.checkpoint import Checkpoint, first_layers, load_weights, new_model, read_checkpoint, read_newest
 from nmt.run.directory import RunDirectory, model_file, new_manifest
 from nmt.seeds import seed_of
@@ -270,10 +270,7 @@ def log_training(session: Session, progress: Progress, n_replicas: int) -> None:
     precision = "bf16" if progress.bf16 else "fp32"
     processes = f"replicas: {n_ranks() * n_replicas}, threads of each: {torch.get_num_threads() // n_replicas}"
     log.info("%s: %s, %s on %s, %s", session.run.path, sizes, precision, model.device, processes)
-    references = [pair.target for pair in session.corpus.dev]
-    warning = tokenized_warning(references, "dev lines", DEFAULT_TOKENIZER)
-    if warning:
-        log.warning("%s", warning)
+    warn_if_tokenized([pair.target for pair in session.corpus.dev], "dev lines")
 
 
 def train_along(config: Config, *, device: str) -> None:

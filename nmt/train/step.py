@@ -3,18 +3,17 @@
 import math
 from collections.abc import Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
 from nmt.config import TrainSettings
-from nmt.distributed import n_ranks, rank, unwrapped
+from nmt.distributed import n_ranks, rank
 from nmt.errors import NmtError
 from nmt.seeds import seed_of
 from nmt.text import PAD
 from nmt.text.batches import Batch
-from nmt.train.decoder_input import decoder_input
 from nmt.train.loss import LossSum, smoothed_cross_entropy
 from nmt.train.memory import SMALLER_MODEL
 from nmt.train.replicas import Replicas
@@ -26,9 +25,8 @@ class StepOptions:
 
     settings: TrainSettings  # a step uses `label_smoothing` and `clip_norm`
     lr: float  # learning rate
-    seed: int  # seed of dropout and scheduled sampling, derived from the seed of the run and the step
+    seed: int  # seed of dropout, derived from the seed of the run and the step
     bf16: bool = False  # whether to autocast matmuls to bfloat16; weights, gradients and losses stay float32
-    prediction_rate: float = 0.0  # probability, 0-1, that the decoder reads a prediction instead of a true token
 
 
 @dataclass(frozen=True)
@@ -113,14 +111,12 @@ def forward_backward(
     total = torch.zeros(2, device=device)
     for i, micro_batch in enumerate(micro_batches):
         batch = micro_batch.to(device)
-        with torch.autocast(device.type, torch.bfloat16, enabled=options.bf16):
-            tgt_in = decoder_input(unwrapped(model), batch, options.prediction_rate, options.seed)
         # DDP adds gradients over ranks in the last backward pass only.
         reduce_now = n_ranks() == 1 or i == len(micro_batches) - 1
         with nullcontext() if reduce_now else model.no_sync():  # type: ignore[operator]
             torch.manual_seed(seed_of(options.seed, i, replica))  # the seed of dropout
             with torch.autocast(device.type, torch.bfloat16, enabled=options.bf16):
-                sums = batch_loss(model, replace(batch, tgt_in=tgt_in), options.settings)
+                sums = batch_loss(model, batch, options.settings)
             (sums.loss * scale).backward()  # type: ignore[no-untyped-call]
         total = total + torch.stack([sums.loss.detach(), sums.nll])
     return total

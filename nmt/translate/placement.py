@@ -12,7 +12,7 @@ from itertools import pairwise
 
 import regex
 
-from nmt.documents.markup import STAND_IN, Element, descendants, shown_by_stand_in
+from nmt.documents.markup import STAND_IN, Element, descendants
 from nmt.text.placeholders import SPAN
 from nmt.text.spans import Span, indices_between
 from nmt.text.words import MARKED_WORD, PLAIN_WORD
@@ -83,7 +83,6 @@ class Placement:
 
     def __init__(self, pair: TaggedPair) -> None:
         self.pair = pair
-        self.without_stand_ins = dict.fromkeys(shown_by_stand_in(pair.markup.root, pair.source))  # for `str.translate`
         self.link_stand_ins()
         self.linked_targets: list[list[int]] = [[] for _ in pair.source_words]  # for each source word
         for source, target in sorted(pair.links):
@@ -123,7 +122,7 @@ class Placement:
 
     def escaped(self, start: int, end: int) -> str:
         """Return target text as markup, without stand-ins whose elements are elsewhere."""
-        return self.pair.markup.escape(self.pair.target[start:end].translate(self.without_stand_ins))
+        return self.pair.markup.escape(STAND_IN.sub("", self.pair.target[start:end]))
 
     def place_children(self, parent: PlacedElement) -> list[PlacedElement]:
         """Place the children of an element in disjoint intervals of the element's words.

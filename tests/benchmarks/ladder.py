@@ -18,7 +18,6 @@ from nmt.config import load_config
 from nmt.decode.engines.torch_engine import TorchEngine
 from nmt.decode.options import SearchOptions
 from nmt.evaluate import choose_settings, score
-from nmt.run.directory import RunDirectory
 from nmt.text import BOS, EOS, PAD
 from nmt.text.batches import pad_source
 from nmt.text.lines import iter_lines
@@ -48,13 +47,9 @@ MULTI30K = [
     "transformer-no-positions",
     "transformer-no-scaling",
     "transformer-no-padding-mask",
-    "transformer-scheduled-sampling",
 ]
 TATOEBA = ["tatoeba-rnn-no-attention", "tatoeba-rnn-additive", "tatoeba-transformer"]
 LADDERS = [Ladder("Multi30k de→en", MULTI30K, "test"), Ladder("Tatoeba zh→en", TATOEBA, "dev")]
-# A sentence and its reference, which the rungs with snapshots (train.snapshots) translate along their training.
-SENTENCE = "Ein Mann mit einem roten Helm fährt auf einem Fahrrad einen Hügel hinunter."
-REFERENCE = "A man with a red helmet is riding a bicycle down a hill."
 
 
 def climb(ladder: Ladder, results: Results, configs: Path, runs: Path) -> None:
@@ -64,7 +59,6 @@ def climb(ladder: Ladder, results: Results, configs: Path, runs: Path) -> None:
         make = partial(rung, configs / f"{name}.yaml", runs / name)
         row = results.add(f"{ladder.title}, test: the rungs", name, make)
         dev_bleu[name] = row["dev_BLEU"]
-    write_growth(ladder, runs)
     best = max(dev_bleu, key=lambda name: dev_bleu[name])
     decode_in_every_way(ladder, best, results, configs, runs)
 
@@ -77,17 +71,6 @@ def rung(config: Path, run: Path) -> Row:
     beam = scores("-m", run, "--beam", 5)
     quality = {"greedy_BLEU": greedy["BLEU"], "BLEU": beam["BLEU"], "chrF2": beam["chrF2"]}
     return {"what": first_line.removeprefix("# "), **row, **quality}
-
-
-def write_growth(ladder: Ladder, runs: Path) -> None:
-    """Write a page of how the rungs with snapshots learn to translate a sentence."""
-    models: list[object] = []
-    for name in ladder.rungs:
-        if RunDirectory(runs / name).snapshot_steps():
-            models += ["-m", runs / name]
-    if models:
-        page = runs / "growth.html"
-        run_nmt("explain", SENTENCE, "--reference", REFERENCE, "--growth", *models, "-o", page)
 
 
 def decode_in_every_way(ladder: Ladder, best: str, results: Results, configs: Path, runs: Path) -> None:

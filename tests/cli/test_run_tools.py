@@ -1,4 +1,4 @@
-"""`nmt info` and `nmt prune` as commands."""
+"""`nmt info` as a command, and the scores that it shows."""
 
 import json
 from pathlib import Path
@@ -6,8 +6,6 @@ from pathlib import Path
 import pytest
 import yaml
 from conftest import FiveRun, err_lines, file_bytes, refused, run_in
-
-from nmt.run.directory import RunDirectory
 
 
 @pytest.fixture
@@ -42,14 +40,7 @@ def test_eval_of_a_model_file_keeps_nothing(five_run: FiveRun, run: Path) -> Non
     assert file_bytes(run) == before
 
 
-def test_prune_says_what_it_deletes(run: Path) -> None:
-    (deleted,) = err_lines(run_in(run.parent, "prune run"))
-    result = RunDirectory(run).checkpoint_steps()
-    assert result == [200]
-    assert deleted.startswith("run: deleted 1 checkpoint(s), ")
-
-
-@pytest.mark.parametrize("command", ["info", "prune", "report"])
+@pytest.mark.parametrize("command", ["info", "report"])
 def test_what_is_no_run_is_refused(command: str, tmp_path: Path) -> None:
     refused(tmp_path, f"{command} .", "is not a run")
     assert list(tmp_path.iterdir()) == []

@@ -112,3 +112,8 @@ def test_a_run_with_a_setting_that_is_gone_is_read_if_its_value_has_no_effect(fo
     run.config_file.write_text(MINIMAL + "decode: {length_penalty: gnmt}\n")
     with pytest.raises(ConfigError, match=r"config\.yaml:3: unknown key 'decode\.length_penalty'"):
         run.read_config()
+
+
+def test_a_setting_that_is_gone_and_never_had_an_effect_on_the_model_is_ignored(folder: Path) -> None:
+    result = load(folder, MINIMAL + "train: {snapshots: 12}\n")
+    assert result == load(folder, MINIMAL)

@@ -84,14 +84,12 @@ def plant(kind: str, source: str, target: str, rng: random.Random) -> PairText:
             return " ".join([source] * 60), " ".join([target] * 60)
         case "numbers":
             return f"2015: {source}", f"2051: {target}"
-        case "homoglyphs":
-            return source, target.replace("e", "\u0435", 1)
         case "encoding":
             return f"caf\udce9 {source}", f"caf\udce9 {target}"
     raise ValueError(kind)
 
 
-OF_THE_PAIR = ["exchanged", "copy", "language", "ratio", "truncated", "long", "numbers", "homoglyphs", "encoding"]
+OF_THE_PAIR = ["exchanged", "copy", "language", "ratio", "truncated", "long", "numbers", "encoding"]
 OF_OTHER_PAIRS = ["untranslated", "duplicate"]
 PLANTED_KINDS = [*INSIDE, *AROUND, *INSTEAD, *OF_THE_PAIR, *OF_OTHER_PAIRS]
 

@@ -16,7 +16,7 @@ def languages() -> language.Languages:
 
 
 def test_the_languages_of_the_sides_are_named(languages: language.Languages) -> None:
-    assert languages.names == ("zh", "en")
+    assert [side.name for side in languages.identified] == ["zh", "en"]
 
 
 def test_lines_in_the_other_side_s_language_are_found(languages: language.Languages) -> None:

@@ -4,7 +4,6 @@ import contextlib
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,12 +16,10 @@ from nmt.corpus.check import check
 from nmt.corpus.reading import CorpusFiles
 from nmt.corpus.render import as_plain
 from nmt.evaluate import ScoreSettings, choose_settings
-from nmt.insight import compare, growth, pages, report
+from nmt.insight import compare, pages, report
 from nmt.insight.compare import EvaluationSet
 from nmt.insight.explain import Choice, Explanation, Token, as_page, explain
-from nmt.insight.growth import Growth
-from nmt.insight.report import evaluated, read_report
-from nmt.run.directory import RunDirectory
+from nmt.insight.report import read_report
 from nmt.translate.loading import load
 
 pytest.importorskip("playwright.sync_api", reason="no playwright: make browser")  # before runs are trained for it
@@ -30,7 +27,7 @@ pytest.importorskip("playwright.sync_api", reason="no playwright: make browser")
 Show = Callable[..., contextlib.AbstractContextManager[Any]]
 
 ZH_EN = Path(__file__).parents[2] / "data" / "zh-en"
-SECTIONS = ["map", "words", "attention", "search", "reference", "one-pass", "masks", "stages"]
+SECTIONS = ["map", "words", "attention", "search", "reference", "one-pass", "stages"]
 PAPER = {"width": 718, "height": 1000}  # A4 without margins
 STILL = {"reduced_motion": "reduce"}
 
@@ -87,14 +84,10 @@ def sections_of(page: Any) -> list[str]:
 
 @each_screen
 def test_the_report_is_accessible(show: Show, five_run: FiveRun, screen: dict[str, Any]) -> None:
-    config = RunDirectory(five_run.run).read_config()
-    translations = [TARGET[0], "a b a b a b", *TARGET[2:]]
-    evaluation = evaluated("test", SOURCE, TARGET, translations, config)
-    with_scores, without = read_report(five_run.run, evaluation), read_report(five_run.run)
-    text = report.as_page([with_scores, without])
+    text = report.as_page([read_report(five_run.run)] * 2)
     with show(text, **screen) as page:
         sections = [section for section in sections_of(page) if section != "warnings"]
-        assert sections == ["curves", "samples", "scores", "settings"]
+        assert sections == ["curves", "samples", "settings"]
         assert count(page, "#charts svg") == 8
         # Minutes are the x axis instead of steps.
         press(page, "By minutes")
@@ -153,11 +146,10 @@ def test_the_comparison_is_drawn_and_accessible(show: Show, screen: dict[str, An
     systems = [baseline, with_markup, TARGET[::-1]]
     comparison = compare.compare(["runs/a", "b", "c"], systems, test_set, n_trials=50)
     with show(compare.as_page(comparison), **screen) as page:
-        assert sections_of(page) == ["scores", "groups", "lines"]
+        assert sections_of(page) == ["scores", "lines"]
         assert count(page, "#score-table tbody tr") == 3 * 3
         assert "BLEU: " in text_of(page, "#verdict")
         assert count(page, "main svg") == 1
-        assert count(page, "#group-list tbody tr") == 2
         assert "read" in texts_of(page, ".sides u")
         assert texts_of(page, "#lines b")[0] == SOURCE[4], "it differs most"
         check_accessible(page)
@@ -245,7 +237,6 @@ def test_a_head_is_chosen_by_mouse(head: Any) -> None:
     assert text_of(head, "#head-name") == "Layer 2, head 3"
     result = head.get_by_role("button", name="Layer 2, head 3").get_attribute("aria-pressed")
     assert result == "true"
-    assert "entropy" in text_of(head, "#head-figures")
 
 
 def test_weights_of_a_head_are_read_by_keyboard(head: Any) -> None:
@@ -478,7 +469,7 @@ def test_each_layer_of_the_decoder_reads_the_memory(map_of: Any) -> None:
 def test_the_map_of_a_recurrent_model_is_not_that_of_the_paper(map_of: Any, n_arrows: int) -> None:
     """Its decoder reads the memory if it has attention."""
     assert count(map_of, ".map .arrow.memory") == n_arrows
-    absent = {"masks", "reference"} if n_arrows else {"attention", "masks", "reference"}
+    absent = {"reference"} if n_arrows else {"attention", "reference"}
     result = sections_of(map_of)
     assert result == [section for section in SECTIONS if section not in absent]
     assert labels_of(map_of).count("both directions") == 2
@@ -501,11 +492,7 @@ def check_printed(show: Show, text: str) -> None:
 
 
 def test_a_report_can_be_printed(show: Show, five_run: FiveRun) -> None:
-    config = RunDirectory(five_run.run).read_config()
-    translations = [TARGET[0], *SOURCE[1:]]
-    evaluation = evaluated("test", SOURCE, TARGET, translations, config)
-    data = read_report(five_run.run, evaluation)
-    check_printed(show, report.as_page([data]))
+    check_printed(show, report.as_page([read_report(five_run.run)]))
 
 
 def test_an_explanation_can_be_printed(show: Show, explained: Explanation) -> None:
@@ -523,132 +510,3 @@ def test_a_translation_from_right_to_left(show: Show, arabic_run: FiveRun, scree
         end_of_second = second["x"] + second["width"]
         assert first["x"] >= end_of_second - 1, "the first piece stands on the right"
         check_accessible(page, "#words")
-
-
-# --- growth -------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def grown(arabic_run: FiveRun) -> Growth:
-    """A sentence along a training that learns Arabic."""
-    return growth.growth(arabic_run.run, SOURCE[0], reference=ARABIC[0])
-
-
-@pytest.fixture
-def growth_page(show: Show, grown: Growth, request: pytest.FixtureRequest) -> Iterator[Any]:
-    """The page of `grown`, before the first step."""
-    options = getattr(request, "param", {})
-    with show(growth.as_page([grown]), **options) as page:
-        page.get_by_role("slider", name="Snapshot").press("Home")
-        yield page
-
-
-def next_snapshot(page: Any) -> None:
-    page.get_by_role("slider", name="Snapshot").press("ArrowRight")
-
-
-@pytest.mark.parametrize("growth_page", SCREENS, indirect=True)
-def test_growth_has_all_sections_and_is_accessible(growth_page: Any) -> None:
-    assert sections_of(growth_page) == ["curves", "pieces", "attention"]
-    check_accessible(growth_page)
-
-
-def test_each_snapshot_shows_its_translation_and_probabilities(growth_page: Any, grown: Growth) -> None:
-    n_snapshots = len(grown.snapshots)
-    for n, snapshot in enumerate(grown.snapshots, 1):
-        # The player, the translation now, and its row in the table of all.
-        step = f"Training step {snapshot.step} ({n} of {n_snapshots})"
-        assert text_of(growth_page, "#player output") == step
-        assert text_of(growth_page, "#now").startswith(snapshot.translation or "(nothing)")
-        assert str(snapshot.step) in text_of(growth_page, "#translations tr.now")
-        probabilities = [percent(math.log(p)) for p in snapshot.probabilities]
-        assert texts_of(growth_page, ".piece .value") == probabilities
-        next_snapshot(growth_page)
-
-
-def test_each_snapshot_shows_its_attention(growth_page: Any, grown: Growth) -> None:
-    press(growth_page, "Layer 1, head 2")
-    for cross in grown.cross:
-        growth_page.locator("#head-figure svg").press("ArrowRight")
-        told = text_of(growth_page, "#head-figure output")
-        weight = float(cross[0, 1, 0, 1])
-        _, told_weight = told.rsplit(maxsplit=1)
-        assert float(told_weight) == pytest.approx(weight, abs=0.01), "weights have 8 bits"
-        next_snapshot(growth_page)
-
-
-def test_growth_is_played(growth_page: Any) -> None:
-    press(growth_page, "Play")
-    assert text_of(growth_page, "#player output").startswith("Training step 1 ")
-    press(growth_page, "Pause")
-
-
-@pytest.fixture(scope="module")
-def without_attention(grown: Growth) -> Growth:
-    """The same sentence along the training of a model without attention, with every other snapshot."""
-    return replace(grown, run="other", snapshots=grown.snapshots[::2], cross=grown.cross[::2, :0])
-
-
-@pytest.fixture
-def two_runs(show: Show, grown: Growth, without_attention: Growth) -> Iterator[Any]:
-    with show(growth.as_page([grown, without_attention])) as page:
-        yield page
-
-
-def test_each_run_shows_the_parts_that_it_has(two_runs: Any) -> None:
-    two_runs.locator("#runs button").nth(1).press("Enter")
-    assert sections_of(two_runs) == ["together", "curves", "pieces"]
-    two_runs.locator("#runs button").nth(0).press("Enter")
-    assert sections_of(two_runs) == ["together", "curves", "pieces", "attention"]
-    check_accessible(two_runs)
-
-
-@pytest.mark.parametrize("run", [0, 1])
-def test_runs_are_compared_at_the_same_step(two_runs: Any, grown: Growth, without_attention: Growth, run: int) -> None:
-    growths = [grown, without_attention]
-    # All runs are shown at their last snapshot until the step of the chosen one.
-    two_runs.locator("#runs button").nth(run).press("Enter")
-    for n, chosen in enumerate(growths[run].snapshots):
-        two_runs.get_by_role("slider", name="Snapshot").fill(str(n))
-        rows = texts_of(two_runs, "#together-table tbody tr")
-        for row, one in zip(rows, growths, strict=True):
-            reached = [snapshot for snapshot in one.snapshots if snapshot.step <= chosen.step]
-            present = reached[-1]
-            log_probs = list(map(math.log, present.probabilities))
-            mean = math.fsum(log_probs) / len(log_probs)
-            assert (present.translation or "(nothing)") in row
-            assert percent(mean) in row
-
-
-def test_another_run_is_shown_at_its_own_step(two_runs: Any, without_attention: Growth) -> None:
-    two_runs.get_by_role("slider", name="Snapshot").fill("3")
-    two_runs.locator("#runs button").nth(1).press("Enter")
-    step = without_attention.snapshots[1].step
-    assert text_of(two_runs, "#player output").startswith(f"Training step {step} ")
-
-
-def word_shares(page: Any, translation: str, reference: str) -> list[Any]:
-    """The shares of words found and in order that the page computes."""
-    shares: list[Any] = page.evaluate("([a, b]) => wordShares(a, b)", [translation, reference])
-    return shares
-
-
-def test_words_found_and_in_order_are_counted(growth_page: Any) -> None:
-    result = word_shares(growth_page, "a dog runs", "a dog runs")
-    assert result == pytest.approx([1, 1])
-    result = word_shares(growth_page, "runs dog a", "a dog runs")
-    assert result == pytest.approx([1, 1 / 3])
-    # Each word of the reference is found once.
-    result = word_shares(growth_page, "the the the", "the cat the")
-    assert result == pytest.approx([2 / 3, 1])
-
-
-def test_words_of_a_language_without_spaces_are_told_apart(growth_page: Any) -> None:
-    assert word_shares(growth_page, "我喜欢茶", "我喜欢咖啡") == pytest.approx([2 / 3, 1])
-
-
-@pytest.mark.parametrize(("translation", "share"), [("The cat. A dog!", 1 / 5), ("", 0)])
-def test_a_single_word_has_no_order(growth_page: Any, translation: str, share: float) -> None:
-    found, in_order = word_shares(growth_page, translation, "a dog and the dog")
-    assert found == pytest.approx(share)
-    assert in_order is None

@@ -1,4 +1,4 @@
-"""Comparisons of systems: sacreBLEU's figures, groups of lines, and the page."""
+"""Comparisons of systems: sacreBLEU's figures, the lines that differ, and the page."""
 
 import json
 from dataclasses import asdict
@@ -7,7 +7,7 @@ import pytest
 from conftest import data_of_page
 
 from nmt.cli.tables import comparison_text
-from nmt.evaluate import ScoreSettings, choose_settings, score
+from nmt.evaluate import ScoreSettings, choose_settings
 from nmt.insight.compare import Comparison, EvaluationSet, as_page, compare
 
 # By sentence chrF, OTHER is better in lines 2 and 4, and worse in lines 1 and 3.
@@ -22,14 +22,6 @@ THAI = ["รถไฟออกเก้าโมง", "เธอมีสุน�
 def comparison() -> Comparison:
     test_set = EvaluationSet("five lines", SOURCES, [REFERENCES], ScoreSettings())
     return compare(["runs/<a>", "b"], [BASELINE, OTHER], test_set, n_trials=20)
-
-
-def test_lines_are_grouped_by_length(comparison: Comparison) -> None:
-    short, long = comparison.groups["words of the source"]
-    assert (short.name, short.n_lines) == ("1 to 5", 4)
-    assert (long.name, long.n_lines) == ("6 to 10", 1)
-    (expected,) = score(OTHER[3:4], [REFERENCES[3:4]], ("bleu",))
-    assert long.bleu[1] == expected.value
 
 
 def test_the_lines_that_differ_most_come_first(comparison: Comparison) -> None:
@@ -49,9 +41,9 @@ def test_sources_may_be_unknown() -> None:
     test_set = EvaluationSet("lines", None, references, ScoreSettings())
     systems = [["a b", "d e"], ["a c", "e"], ["", ""]]
     found = compare(["a", "b", "c"], systems, test_set, n_trials=20)
-    assert list(found.groups) == ["words of the reference"]
     assert len(found.differing) == 2
-    assert "reference  a b c" in "\n".join(comparison_text(found))
+    (first, *_) = found.differing[0]["worse"]
+    assert first.reference == "a b c"
 
 
 def test_the_text_has_the_figures(comparison: Comparison) -> None:

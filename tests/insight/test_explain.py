@@ -60,11 +60,6 @@ def test_alternatives_are_the_most_probable_tokens(explanation: Explanation) -> 
             assert token.alternatives[token.rank - 1].token == token.token
 
 
-def test_the_padding_mask_hides_padding(explanation: Explanation) -> None:
-    n_pieces = len(explanation.source_pieces)
-    assert explanation.padding_mask == [True] * n_pieces + [False] * 3
-
-
 def test_the_tree_s_winner_is_the_translation(explanation: Explanation) -> None:
     path = [node for node in explanation.tree if node.is_best]
     translation = explanation.translation
@@ -101,7 +96,6 @@ def test_recurrent_models_have_at_most_a_layer_of_cross_attention(choices: dict[
     assert len(found.attention.cross) == n_layers
     result = bool(outline(translator, "a cat sleeps")["cross"])
     assert result == bool(n_layers)
-    assert found.padding_mask == []
     assert choices["cell"].upper() in found.model
 
 

@@ -8,7 +8,7 @@ from models import TableModel, small_translator, sources
 
 from nmt.decode.options import SearchOptions
 from nmt.decode.search import TraceStep, search
-from nmt.insight.search_tree import SearchNode, search_tree, with_paths
+from nmt.insight.search_tree import SearchNode, mark_paths, search_tree
 from nmt.text import EOS
 
 A, B, C = 4, 5, 6
@@ -33,7 +33,8 @@ def tree_of(**options: Any) -> tuple[list[SearchNode], list[int]]:
     (hypotheses,) = search(TableModel(table), sources((A,)), chosen, trace=steps.append)
     best = hypotheses[0]
     nodes = search_tree(steps, chosen, small_translator().tokenizers.target)
-    return with_paths(nodes, best.tokens, [A, A, EOS]), best.tokens
+    mark_paths(nodes, best.tokens, [A, A, EOS])
+    return nodes, best.tokens
 
 
 def test_candidates_are_kept_pruned_or_finished() -> None:
@@ -75,8 +76,10 @@ def test_greedy_search_is_a_single_path() -> None:
 
 def test_a_path_ends_before_the_first_token_that_was_no_candidate() -> None:
     nodes, best = tree_of(beam=1)
-    marked = with_paths(nodes, [C, *best], ())
-    assert not any(node.is_best for node in marked)
+    for node in nodes:
+        node.is_best = False
+    mark_paths(nodes, [C, *best], ())
+    assert not any(node.is_best for node in nodes)
 
 
 def test_each_sample_is_a_path() -> None:

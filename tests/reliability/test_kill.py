@@ -48,10 +48,8 @@ CHOICES: dict[str, list[Any]] = {
     "train__optimizer": ["muon", "adamw"],
     "train__average": ["none", "ema"],
     "train__metric": ["bleu", "loss"],
-    "train__snapshots": [0, 4],
     "train__accumulate": [1, 2],
     "train__freeze": [[], ["encoder"], ["embeddings"]],
-    "train__decoder_input": ["teacher_forcing", "scheduled_sampling"],
     "data__mix": [{}, MIX],
 }
 

@@ -16,7 +16,7 @@ from .served import KEY, serving
 pytest.importorskip("playwright.sync_api", reason="no playwright: make browser")
 RUN = "window.PWNED=1"
 NAME = f'"><img src=x onerror="{RUN}">{{{{DATA}}}}שלום' + "n" * 120
-PAGES = ["check", "compare", "explain", "growth", "report"]
+PAGES = ["check", "compare", "explain", "report"]
 IS_TRANSLATED = "!byId('result').hasAttribute('aria-busy') && byId('result').textContent"
 
 
@@ -52,7 +52,7 @@ def pages(folder: Path) -> Path:
         add_texts(home / f"more.{side}", draw, 200)
 
     # 2. A run, with scores.
-    config = config_of(home, NAME, train__snapshots=3, train__max_steps=20, tokenizer__vocab_size=420)
+    config = config_of(home, NAME, train__max_steps=20, tokenizer__vocab_size=420)
     run_training(config)
     texts = {"model_sha256": TEXTS[1], "source": NAME, "references": TEXTS[:3]}
     RunDirectory(config.run).append_scores(texts | {"n_lines": 3, "scores": [], "search": {}})
@@ -60,11 +60,10 @@ def pages(folder: Path) -> Path:
     # 3. The pages.
     source = home / "train.zh"
     target = home / "train.en"
-    explain = ["explain", "<img src=x> \u202eשל", "--reference", TEXTS[4], "-m", config.run]
     write_page("check", source, target, "--show", 5, "--html", home / "check.html")
     write_page("compare", source, target, "--src", target, "--ref", source, "--html", home / "compare.html")
-    write_page(*explain, "-o", home / "explain.html")
-    write_page(*explain, "--growth", "-o", home / "growth.html")
+    options = ["--reference", TEXTS[4], "-m", config.run, "-o", home / "explain.html"]
+    write_page("explain", "<img src=x> \u202eשל", *options)
     write_page("report", config.run, "-o", home / "report.html")
     return home
 

@@ -273,8 +273,8 @@ def test_a_run_without_checkpoints_has_no_newest(run: RunDirectory, tmp_path: Pa
 
 
 def test_checkpoints_that_are_not_kept_are_deleted(run_with_checkpoints: RunDirectory) -> None:
-    run_with_checkpoints.prune_checkpoints([20, 1000, 7])
-    assert run_with_checkpoints.checkpoint_steps() == [20, 1000]
+    run_with_checkpoints.prune_checkpoints(2)
+    assert run_with_checkpoints.checkpoint_steps() == [100, 1000]
 
 
 def test_other_files_are_neither_listed_nor_deleted(run: RunDirectory) -> None:
@@ -283,14 +283,14 @@ def test_other_files_are_neither_listed_nor_deleted(run: RunDirectory) -> None:
     for name in names:
         (run.checkpoints / name).write_bytes(b"")
     assert run.checkpoint_steps() == []
-    run.prune_checkpoints([])
+    run.prune_checkpoints(1)
     assert file_bytes(run.checkpoints).keys() == set(names)
 
 
 def test_a_checkpoint_that_is_set_aside_is_neither_listed_nor_deleted(run_with_checkpoints: RunDirectory) -> None:
     aside = run_with_checkpoints.set_aside(1000)
     assert run_with_checkpoints.newest_step() == 100
-    run_with_checkpoints.prune_checkpoints([])
+    run_with_checkpoints.prune_checkpoints(1)
     assert aside.read_bytes() == b"1000"
 
 

@@ -67,7 +67,6 @@ RESUMED: dict[str, dict[str, Any]] = {
     "no average": {"train__average": "none"},
     "bf16": {"train__precision": "bf16"},
     "adamw": {"train__optimizer": "adamw"},
-    "scheduled sampling": {"train__decoder_input": "scheduled_sampling", "train__sampling_rate": 0.9},
     "rnn": {"model__architecture": "rnn", "model__attention": "additive"},
     "no matrix for Muon": {"train__freeze": ["encoder", "decoder"], "model__tied_embeddings": "decoder"},
     "symbols": SYMBOLS,

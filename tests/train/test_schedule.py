@@ -1,9 +1,9 @@
-"""Learning rates and prediction rates at points that are easy to compute by hand."""
+"""Learning rates at points that are easy to compute by hand."""
 
 import pytest
 
 from nmt.config import TrainSettings
-from nmt.train.schedule import learning_rate, prediction_rate
+from nmt.train.schedule import learning_rate
 
 
 def rates(schedule: str, *steps: int) -> list[float]:
@@ -38,11 +38,3 @@ def test_cool_down_falls_to_zero_over_the_last_part(progress: float, rate: float
     settings = TrainSettings.model_validate({"schedule": "constant", "lr": 2.0, "warmup": 1, "cooldown": 0.2})
     found = learning_rate(settings, 64, 10, progress)
     assert found == pytest.approx(rate, abs=1e-12)
-
-
-@pytest.mark.parametrize(("progress", "rate"), [(0.0, 0.0), (0.25, 0.2), (1.0, 0.8)])
-def test_the_prediction_rate_rises_linearly_in_scheduled_sampling(progress: float, rate: float) -> None:
-    settings = TrainSettings(decoder_input="scheduled_sampling", sampling_rate=0.8)
-    result = prediction_rate(settings, progress)
-    assert result == pytest.approx(rate)
-    assert prediction_rate(TrainSettings(sampling_rate=0.8), progress) == 0.0

@@ -303,6 +303,10 @@ def test_lines_with_markup_keep_addresses_and_templates(kept: str) -> None:
     assert translated_html("Der Hund {a} bellt.").count("{a}") == 0
 
 
+def test_an_address_in_markup_keeps_its_entities() -> None:
+    assert translated_html("Der Hund https://a.de/?b&amp;c bellt.").count("https://a.de/?b&amp;c") == 1
+
+
 def test_lines_without_markup_keep_addresses_by_an_option_only() -> None:
     lines = ["Der Hund https://a.de/b bellt."]
     assert "https://a.de/b" not in TRANSLATOR.translate(lines)[0]

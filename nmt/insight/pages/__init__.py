@@ -8,7 +8,6 @@ import hashlib
 import html
 import json
 import re
-import zlib
 from collections.abc import Callable
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
@@ -22,7 +21,6 @@ SCRIPTS = {  # key: name of a page; value: the files of its scripts, in the orde
     "check": ["figures.js", "check.js"],
     "compare": ["figures.js", "compare.js"],
     "explain": ["figures.js", "search_tree.js", "map.js", "boxes.js", "player.js", "explain.js"],
-    "growth": ["figures.js", "growth.js"],
     "report": ["figures.js", "report.js"],
 }
 LEVELS = 254  # the highest byte of a finite value in a packed tensor; 255 stands for inf, -inf and NaN
@@ -79,11 +77,10 @@ def plain(value: Any, tensor: Callable[["Tensor"], Any] | None = None) -> Any:
     return to_jsonable_python(value, inf_nan_mode="null", fallback=tensor)
 
 
-def packed(x: "Tensor", *, compress: bool = False) -> dict[str, Any]:
+def packed(x: "Tensor") -> dict[str, Any]:
     """Quantize a tensor to 8 bits per value, and encode the bytes in base64, for the figures of a page.
 
-    A value is low + (high - low) * byte / `LEVELS`. With `compress`, zlib compresses the bytes. This pays if most
-    values are 0.
+    A value is low + (high - low) * byte / `LEVELS`.
     """
     x = x.detach().float().cpu()
     is_finite = x.isfinite()
@@ -93,8 +90,5 @@ def packed(x: "Tensor", *, compress: bool = False) -> dict[str, Any]:
     scale = LEVELS / (high - low) if high > low else 0.0
     levels = ((x - low) * scale).round()
     levels = levels.where(is_finite, LEVELS + 1).byte()
-    data = levels.numpy().tobytes()
-    if compress:
-        data = zlib.compress(data, 9)
-    text = base64.b64encode(data).decode()
+    text = base64.b64encode(levels.numpy().tobytes()).decode()
     return {"shape": list(x.shape), "low": low, "high": high, "bytes": text}

@@ -57,15 +57,6 @@ function scoresSection() {
     .map((line) => html("span", { style: "display:block;overflow-wrap:anywhere" }, line)));
 }
 
-// --- groups of lines ----------------------------------------------------------------------------------------
-
-function groupsSection() {
-  const nodes = Object.entries(data.groups).map(([title, groups]) => table(
-    [title, "lines", ...data.systems.map((_, i) => `BLEU ${letterOf(i)}`)],
-    groups.map((group) => [group.name, group.n_lines, ...group.bleu.map((value) => value.toFixed(2))])));
-  put("group-list", ...nodes);
-}
-
 // --- lines --------------------------------------------------------------------------------------------------
 
 // The words of a text, with the spaces and punctuation marks between them.
@@ -107,6 +98,5 @@ function linesSection() {
 
 titleSection();
 scoresSection();
-groupsSection();
 linesSection();
 listSections();

@@ -92,14 +92,6 @@ const PARTS = {
   encoder: ["Within the source", "Each row is a source piece that gathers information from the other source pieces."],
   decoder: ["Within the translation", "Each row is a piece that was read, from the start sign on; it may look only at itself and what stands before it."],
 };
-const FIGURES = {
-  entropy: ["entropy, bits", "0 is one piece alone; the higher, the wider it looks"],
-  distance: ["mean distance, pieces", "between a piece and what it looks at"],
-  previous: ["on the previous piece", "share of the weight"],
-  same: ["on the same position", "share of the weight"],
-  next: ["on the next piece", "share of the weight"],
-  boundary: ["on the end or start sign", "share of the weight"],
-};
 const shown = { part: null, layer: null, head: null, lines: false }; // if `layer` is null, the mean of all heads is shown
 
 function axesOf(part) {
@@ -149,15 +141,6 @@ function drawAttention() {
   const figure = shown.lines ? attentionLines(matrix, rowNames, columnNames, label)
     : heatMap(matrix, { rows: rowNames, columns: columnNames, cell, cellHeight: Math.min(26, cell), largest: 1, label, describe });
   put("head-figure", figure, asTable("As a table", () => matrixTable(matrix, rowNames, columnNames)));
-  put("head-figures", ...(layer === null ? [] : [figuresOf(part, layer, head)]));
-}
-
-function figuresOf(part, layer, head) {
-  const found = data.heads.find((one) => one.part === part && one.layer === layer + 1 && one.head === head + 1);
-  if (!found) return "";
-  return html("div", {}, html("h3", {}, "This head, means over this sentence"), html("div", { class: "scroll", tabindex: 0, role: "group", "aria-label": "Figures of the head" },
-    table(["", "", ""], Object.entries(FIGURES).map(([name, [title, meaning]]) =>
-      [title, found[name] === null ? "–" : found[name].toFixed(2), html("span", { class: "muted" }, meaning)]))));
 }
 
 // --- search -------------------------------------------------------------------------------------------------
@@ -195,7 +178,7 @@ function onePassSection() {
     data.one_pass.tokens.map((token, i) => [i + 1, bdi(token.piece), choices(token), bdi(best.tokens[i].piece), choices(best.tokens[i])])));
 }
 
-// --- masks and stages ---------------------------------------------------------------------------------------
+// --- stages -------------------------------------------------------------------------------------------------
 
 function rowNamesOf(axis) {
   return { S: sourcePieces, T: inputPieces }[axis] ?? null;
@@ -203,27 +186,6 @@ function rowNamesOf(axis) {
 
 function hiddenAsGray(matrix) {
   return matrix.map((row) => row.map((value) => (value > 0.5 ? 1 : NaN)));
-}
-
-function maskPicture(title, text, matrix, rows, columns) {
-  const describe = (r, c, value) => `${rows[r]} ${Number.isNaN(value) ? "must not" : "may"} look at ${columns[c]}`;
-  return html("div", {}, html("h3", {}, title), html("p", { class: "muted" }, text), heatMap(hiddenAsGray(matrix), { rows, columns, largest: 1,
-    cell: Math.max(8, Math.min(24, 290 / columns.length)), label: title, describe }));
-}
-
-function masksSection() {
-  const found = data.stages.filter((stage) => stage.name === "Mask");
-  if (!found.length) return drop("masks");
-  const pictures = [];
-  const matrixOf = (stage) => new PackedTensor(stage.values).matrix();
-  const causal = found.find((stage) => stage.axes === "TT");
-  if (causal) pictures.push(maskPicture("The causal mask", "When the model predicts what follows a piece, it may look at this piece and those before it. Everything later is hidden. In training the decoder reads the whole reference at once, and without the mask it would see the piece that it has to predict; in translation, later pieces do not exist yet.", matrixOf(causal), inputPieces, inputPieces));
-  const padded = [...sourcePieces, ...data.padding_mask.slice(sourcePieces.length).map(() => "<pad>")];
-  if (data.padding_mask.length) pictures.push(maskPicture("The padding mask", "Sentences of a batch are filled up to the same length. The filling is hidden.", [data.padding_mask.map(Number)], ["any piece"], padded));
-  const window = data.settings.attention_window;
-  const near = found.find((stage) => stage.axes === "SS");
-  if (window) pictures.push(maskPicture("The local window", `Self-attention reaches at most ${window} positions to each side: a piece further away has weight 0.`, matrixOf(near), sourcePieces, sourcePieces));
-  put("mask-figures", ...pictures);
 }
 
 function stageFigure(stage, width) {
@@ -259,7 +221,7 @@ async function drawAll() {
   words();
   referenceSection();
   listSections();
-  for (const draw of [attentionSection, searchSection, onePassSection, masksSection, stagesSection]) {
+  for (const draw of [attentionSection, searchSection, onePassSection, stagesSection]) {
     await new Promise((resolve) => setTimeout(resolve));
     draw();
   }

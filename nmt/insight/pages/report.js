@@ -24,8 +24,7 @@ byId("state").replaceChildren(...runs.map((run, i) => {
   const best = run.validations.reduce((a, b) => (a === null || b.dev_bleu > a.dev_bleu ? b : a), null);
   return html("span", { style: "display:block" }, runs.length > 1 ? html("b", { style: `color:${colorOf(i)}` }, `${run.name}: `) : null,
     `${last} steps${seconds ? ` in ${clock(seconds)}` : ""}`,
-    best ? `; best dev BLEU ${best.dev_bleu.toFixed(2)} at step ${best.step}` : "; no validation yet", ".",
-    run.growth ? [" ", html("a", { href: run.growth }, "A sentence along training")] : null);
+    best ? `; best dev BLEU ${best.dev_bleu.toFixed(2)} at step ${best.step}` : "; no validation yet", ".");
 }));
 
 // --- curves -------------------------------------------------------------------------------------------------
@@ -150,46 +149,6 @@ function samplesSection() {
   put("sample-list", ...nodes);
 }
 
-// --- scores -------------------------------------------------------------------------------------------------
-
-function lineTable(lines) {
-  return table(["chrF", "source", "reference", "translation"], lines.map((line) => [line.chrf[0].toFixed(1),
-    ...[line.source, line.reference, line.translations[0]].map((text) => html("span", { dir: "auto" }, text))]));
-}
-
-function lengthFigure(found) {
-  const groups = [...new Set(found.flatMap((run) => run.evaluation.lengths.map((group) => group.name)))]
-    .sort((a, b) => parseInt(a, 10) - parseInt(b, 10));
-  const width = 40 + groups.length * 110, height = 190, low = 160;
-  const bars = groups.flatMap((name, g) => found.map((run, i) => {
-    const group = run.evaluation.lengths.find((one) => one.name === name);
-    if (!group) return null;
-    const w = 80 / found.length, x = 40 + g * 110 + i * w, h = (group.bleu[0] / 100) * 140;
-    return svg("g", {}, svg("rect", { x, y: low - h, width: w - 3, height: h, fill: colorOf(runs.indexOf(run)) }),
-      svg("text", { x: x + w / 2, y: low - h - 5, "text-anchor": "middle" }, group.bleu[0].toFixed(1)));
-  }));
-  const labels = groups.map((name, g) => svg("text", { x: 80 + g * 110, y: low + 18, "text-anchor": "middle", class: "muted" }, name));
-  const figure = svg("svg", { width, height, role: "img", "aria-label": "BLEU by the length of the source" },
-    svg("line", { x1: 36, x2: width, y1: low, y2: low, stroke: "var(--line)" }), bars, labels);
-  return html("div", { class: "scroll", tabindex: 0, role: "group", "aria-label": "BLEU by the length of the source" }, figure,
-    asTable("As a table", () => table(["run", "words of the source", "lines", "BLEU"],
-      found.flatMap((run) => run.evaluation.lengths.map((group) => [run.name, group.name, group.n_lines, group.bleu[0].toFixed(1)])))));
-}
-
-function scoresSection() {
-  const found = runs.filter((run) => run.evaluation);
-  if (!found.length) return drop("scores");
-  byId("scores-text").textContent = found.map(({ name, evaluation }) => {
-    const leftOut = evaluation.left_out ? ` ${evaluation.left_out}.` : "";
-    return `${name}: ${evaluation.n_lines} lines of ${evaluation.corpus}.${leftOut}`;
-  }).join(" ");
-  put("score-table", table(["run", "score", "", "95 % interval", "signature"], found.flatMap((run) => run.evaluation.scores.map((score) => [
-    run.name, score.name, score.value.toFixed(2), score.low === null ? "–" : `${score.low.toFixed(1)} to ${score.high.toFixed(1)}`, html("code", {}, score.signature)]))));
-  put("length-figure", lengthFigure(found));
-  put("worst", ...found.map((run) => lineTable(run.evaluation.worst)));
-  put("best", ...found.map((run) => lineTable(run.evaluation.best)));
-}
-
 // --- settings -----------------------------------------------------------------------------------------------
 
 function settingsSection() {
@@ -204,6 +163,5 @@ function settingsSection() {
 curvesSection();
 warningsSection();
 samplesSection();
-scoresSection();
 settingsSection();
 listSections();
