@@ -1,0 +1,59 @@
+"""Translate a dataset on shared storage with Ray Data. Every machine has nmt, and the model at the same path.
+
+    python configs/cluster/ray_translate.py model.safetensors s3://texts/new.parquet s3://texts/new.en --actors 64
+
+The output is Parquet: all columns of the input, and `translation`. Rows may change their order: sort by an id.
+"""
+
+import argparse
+import functools
+
+import pyarrow as pa
+import ray.data
+
+import nmt
+
+READERS = {
+    "parquet": ray.data.read_parquet,
+    "json": functools.partial(ray.data.read_json, file_extensions=None),
+    "text": functools.partial(ray.data.read_text, drop_empty_lines=False),  # by default, blank lines are lost
+}
+
+
+class Translate:
+    """An actor that loads the model once, and translates batch after batch. Ray starts it again when it dies."""
+
+    def __init__(self, model: str, column: str, precision: str) -> None:
+        self.translator = nmt.load(model, "cpu", precision)
+        self.column = column
+
+    def __call__(self, batch: pa.Table) -> pa.Table:
+        translations = self.translator.translate(batch[self.column].to_pylist())
+        return batch.append_column("translation", pa.array(translations, pa.string()))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("model")
+    parser.add_argument("input", help="a file or a folder")
+    parser.add_argument("output", help="a folder that does not exist yet")
+    parser.add_argument("--format", choices=READERS, default="parquet", help="of the input; json: an object a line")
+    parser.add_argument("--column", default="text", help="the column to translate")
+    parser.add_argument("--precision", choices=["fp32", "int8"], default="int8")
+    parser.add_argument("--actors", type=int, default=2, help="copies of the model, each on one core")
+    parser.add_argument("--rows", type=int, default=10_000, help="rows of a task, translated again if its actor dies")
+    options = parser.parse_args()
+    rows = READERS[options.format](options.input)
+    translated = rows.repartition(target_num_rows_per_block=options.rows).map_batches(  # by default, blocks of 128 MB
+        Translate,
+        fn_constructor_args=[options.model, options.column, options.precision],
+        compute=ray.data.ActorPoolStrategy(size=options.actors),
+        num_cpus=1,
+        batch_size=1000,
+        batch_format="pyarrow",
+    )
+    translated.write_parquet(options.output, mode=ray.data.SaveMode.ERROR)  # by default, a second run adds rows
+
+
+if __name__ == "__main__":
+    main()
