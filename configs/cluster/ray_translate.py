@@ -6,18 +6,20 @@ The output is Parquet: all columns of the input, and `translation`. Rows may cha
 """
 
 import argparse
-import functools
 
 import pyarrow as pa
 import ray.data
 
 import nmt
 
-READERS = {
-    "parquet": ray.data.read_parquet,
-    "json": functools.partial(ray.data.read_json, file_extensions=None),
-    "text": functools.partial(ray.data.read_text, drop_empty_lines=False),  # by default, blank lines are lost
-}
+
+def read_lines(path: str) -> ray.data.Dataset:
+    """Read lines of text. `read_text` leaves out blank lines by default, and ends lines at U+2028, too."""
+    texts = ray.data.read_binary_files(path).map(lambda file: {"text": file["bytes"].decode().removesuffix("\n")})
+    return texts.flat_map(lambda file: [{"text": line} for line in file["text"].split("\n")])
+
+
+READERS = {"parquet": ray.data.read_parquet, "json": ray.data.read_json, "text": read_lines}
 
 
 class Translate:
@@ -49,7 +51,6 @@ def main() -> None:
         fn_constructor_args=[options.model, options.column, options.precision],
         compute=ray.data.ActorPoolStrategy(size=options.actors),
         num_cpus=1,
-        batch_size=1000,
         batch_format="pyarrow",
     )
     translated.write_parquet(options.output, mode=ray.data.SaveMode.ERROR)  # by default, a second run adds rows
