@@ -25,6 +25,7 @@ Item = TypeVar("Item")
 log = logging.getLogger("nmt")
 
 TIMEOUT = datetime.timedelta(hours=24)  # long, because the other ranks wait while rank 0 trains a tokenizer
+CONNECT_TIMEOUT = datetime.timedelta(seconds=10)
 WARN_AFTER_S = 20.0  # a rank that has waited this long for other ranks logs a warning
 
 
@@ -43,6 +44,7 @@ _joined = ALONE  # position among the joined ranks; set only by `ranks_joined`
 # The work object of the last collective. Without this reference, gloo's thread could drop the object, which needs the
 # GIL. This is a deadlock if the main thread holds the GIL and waits for gloo's thread.
 _last_work: Any = None
+_launch_store: Any = None  # kept while the ranks are joined, because rank 0 may serve it
 
 
 def launched() -> Launch:
@@ -59,11 +61,7 @@ def launched() -> Launch:
 
 def restarted() -> bool:
     """Return whether torchrun has restarted the ranks because a rank failed."""
-    return _n_restarts() != "0"
-
-
-def _n_restarts() -> str:
-    return os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+    return os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") != "0"
 
 
 def rank() -> int:
@@ -122,7 +120,6 @@ def _join(launch: Launch) -> None:
     """
     import torch
     import torch.distributed as dist
-    from torch.distributed.distributed_c10d import PrefixStore
     from torch.distributed.rendezvous import rendezvous
 
     joining: Future[None] = Future()
@@ -130,9 +127,9 @@ def _join(launch: Launch) -> None:
     def join() -> None:
         try:
             store, rank, n_ranks = next(rendezvous("env://", timeout=TIMEOUT))
-            # After a restart, torchrun's store still has the old entries. With the prefix, the new entries have other
-            # names.
-            store = PrefixStore(f"{_n_restarts()}/{n_ranks}", store)
+            global _launch_store
+            _launch_store = store
+            store = _new_store(store, rank)
             backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
             dist.init_process_group(backend, store=store, rank=rank, world_size=n_ranks, timeout=TIMEOUT)
             joining.set_result(None)
@@ -151,6 +148,28 @@ def _join(launch: Launch) -> None:
             address,
         )
         joining.result()
+
+
+def _new_store(store: Any, rank: int) -> Any:
+    """Return a store that rank 0 has opened for this start of the ranks. `store` is torchrun's, and tells its port.
+
+    After a restart, torchrun's store still has the entries of the old ranks. torchrun gives no number of the start on
+    which machines agree: each one counts the failures of its own ranks only.
+    """
+    from torch.distributed import DistError, TCPStore  # type: ignore[attr-defined]
+
+    host = os.environ["MASTER_ADDR"]
+    if rank == 0:
+        opened = TCPStore(host, 0, is_master=True, timeout=TIMEOUT, wait_for_workers=False)
+        store.set("nmt/port", str(opened.port))
+        return opened
+    while True:
+        # An old port is that of a process that has ended: torchrun starts no rank before all old ones have ended.
+        port = int(store.get("nmt/port"))
+        with contextlib.suppress(DistError):
+            opened = TCPStore(host, port, timeout=CONNECT_TIMEOUT, wait_for_workers=False)
+            opened.set_timeout(TIMEOUT)
+            return opened
 
 
 def parallel(model: "nn.Module") -> "nn.Module":

@@ -15,6 +15,7 @@ import pytest
 from conftest import FORKS, PATIENCE_S, SOAK, FiveCorpus, environment, one_clear_error, run_nmt, started, wait_until
 from models import make, random_batch
 from reliability.runs import run_main, weights
+from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
 from nmt import distributed
 from nmt.config import TrainSettings
@@ -134,6 +135,27 @@ def started_ranks(*calls: tuple[object, ...]) -> list[Any]:
     for process in ranks:
         process.start()
     return ranks
+
+
+def test_ranks_join_again_though_only_one_machine_counts_a_restart() -> None:
+    """A machine on which no rank has failed does not count the restart. torchrun's store stays the same."""
+    port = free_port()
+    _store = TCPStore("127.0.0.1", port, is_master=True, wait_for_workers=False)
+    for restarts in ("0", "0"), ("0", "1"):
+        ranks = []
+        for number, count in enumerate(restarts):
+            variables = {"TORCHELASTIC_USE_AGENT_STORE": "True", "TORCHELASTIC_RESTART_COUNT": count}
+            ranks.append(FORKS.Process(target=as_rank, args=(torchruns(number, port) | variables, joined)))
+        for process in ranks:
+            process.start()
+        for process in ranks:
+            process.join(PATIENCE_S)
+            assert process.exitcode == 0
+
+
+def joined() -> None:
+    with ranks_joined():
+        assert summed(1) == [2]
 
 
 @pytest.mark.skipif(not SOAK, reason="make soak")
