@@ -26,12 +26,11 @@ class Translate:
     """An actor that loads the model once, and translates batch after batch. Ray starts it again when it dies."""
 
     def __init__(self, model: str, column: str, precision: str) -> None:
-        self.translator = nmt.load(model, "cpu", precision)
+        self.translate = nmt.load(model, "cpu", precision).translate
         self.column = column
 
     def __call__(self, batch: pa.Table) -> pa.Table:
-        translations = self.translator.translate(batch[self.column].to_pylist())
-        return batch.append_column("translation", pa.array(translations, pa.string()))
+        return batch.append_column("translation", pa.array(self.translate(batch[self.column].to_pylist()), pa.string()))
 
 
 def main() -> None:

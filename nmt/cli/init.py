@@ -59,14 +59,11 @@ def init(
     from nmt.train import plan as planning
 
     # 1. Choose names for the config, the data and the run. None of these files may exist.
-    start_config = None
-    if start:
-        start_config = RunDirectory(start).read_config()
-        run_source, run_target = languages_of(start_config.data)
-        source_lang = source_lang or run_source
-        target_lang = target_lang or run_target
-    sources, targets = corpus_files(files, (source_lang, target_lang))
-    languages = languages_of_files((sources[0], source_lang), (targets[0], target_lang))
+    start_config = RunDirectory(start).read_config() if start else None
+    run_source, run_target = languages_of(start_config.data) if start_config else ("", "")
+    given = source_lang or run_source, target_lang or run_target
+    sources, targets = corpus_files(files, given)
+    languages = languages_of_files((sources[0], given[0]), (targets[0], given[1]))
     output = output or Path(f"{'-'.join(languages)}.yaml")
     data = output.with_suffix("")
     run = Path("runs", output.stem)
@@ -88,12 +85,8 @@ def init(
             text += planning.finetuning_text(str(start), start_config, minutes)
 
         # 4. Write the config.
-        header = HEADER.format(
-            languages=" to ".join(languages),
-            files=streams.printable(" and ".join(file.name for file in files)),
-            facts=facts,
-            cost=cost,
-        )
+        names = " and ".join(file.name for file in files)
+        header = HEADER.format(languages=" to ".join(languages), files=streams.printable(names), facts=facts, cost=cost)
         atomic_write(output, header + text)
         unfinished.pop_all()
     log.info("written to %s: expected to take %s; next: nmt train %s", output, cost, output)

@@ -63,8 +63,8 @@ def serve(
 ) -> None:
     """Serve a page to translate on, and LibreTranslate's HTTP API.
 
-    Needs the extra: pip install 'nmt-trainer[serve]'. /docs lists the API. On SIGHUP, it loads its models, keys and
-    glossary and memory anew, while it answers.
+    Needs the extra: pip install 'nmt-trainer[serve]'. /docs lists the API. On SIGHUP, it loads its models, keys,
+    glossary and memories anew, while it answers.
     """
     # 1. Check everything that needs no model.
     missing = [name for name in PACKAGES if find_spec(name) is None]
@@ -76,7 +76,7 @@ def serve(
     from nmt.serve.api import Api
     from nmt.serve.app import create_app
     from nmt.serve.guard import Limits
-    from nmt.serve.models import LoadedModel, Reloader, load_model
+    from nmt.serve.models import Reloader, load_model
     from nmt.translate.loading import load
 
     def load_directions(path: Path) -> list["Translator"]:
@@ -89,9 +89,7 @@ def serve(
             translator.options = translator.with_options(glossary=terms, memory=indexes)
         return directions
 
-    def load_one(path: Path) -> LoadedModel:
-        return load_model(path, load_directions)
-
+    load_one = partial(load_model, load=load_directions)
     ignore_hangups()
     log.getChild("texts").disabled = True  # of lines and texts of clients
     limits = Limits(n_characters=max_chars, n_lines=max_texts, n_file_bytes=1_000_000 * max_upload)

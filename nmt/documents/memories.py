@@ -57,7 +57,8 @@ def text_files(paths: Sequence[Path], languages: Sequence[str]) -> tuple[list[Pa
                 f"{path} is no translation memory",
                 hint=f"they end in {', '.join(MEMORY_READERS)}; of two texts, give both",
             )
-    directory = cached("memory", [hash_files(paths), str(paths), *languages], partial(write_texts, paths, languages))
+    origin = [hash_files(paths), str(paths), *languages]
+    directory = cached("memory", origin, partial(write_texts, paths, languages))
     source, target = sorted(directory.iterdir())  # the name of each begins with its side
     return [source], [target]
 
@@ -65,8 +66,9 @@ def text_files(paths: Sequence[Path], languages: Sequence[str]) -> tuple[list[Pa
 def write_texts(paths: Sequence[Path], languages: Sequence[str], directory: Path) -> None:
     """Write the texts of memories into a directory. The names of the files end in the codes of the languages."""
     codes = languages if all(languages) else sides_of(paths[0], languages)
-    source = directory / f"source.{paths[0].name}.{codes[0]}"
-    target = directory / f"target.{paths[0].name}.{codes[-1]}"
+    name = paths[0].name
+    source = directory / f"source.{name}.{codes[0]}"
+    target = directory / f"target.{name}.{codes[-1]}"
     with source.open("w", encoding="utf-8") as sources, target.open("w", encoding="utf-8") as targets:
         for path in paths:
             for _, texts in memory_pairs(path, sides_of(path, codes)):
@@ -131,7 +133,8 @@ def memory_units(path: Path, copy: Path = NOWHERE) -> Iterator[tuple[dict[str, A
 def stripped(text: str) -> str:
     """Return a text on one line."""
     text.encode()  # raises UnicodeEncodeError, a ValueError, for half of a surrogate pair
-    return " ".join(filter(None, map(str.strip, text.splitlines())))
+    lines = map(str.strip, text.splitlines())
+    return " ".join(filter(None, lines))
 
 
 def copy_memories(

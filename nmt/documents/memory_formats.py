@@ -112,11 +112,13 @@ def zip_units(text: Any, copy: StreamWriter, _: Path) -> Iterator[dict[str, Any]
         if language := language_of_file(Path(name)):  # README has none
             languages.append(language)
             texts.append(utf8_text(archive.open(name)))
-    return table_units(chain([languages], zip(*texts, strict=True)), csv.writer(copy))
+    pairs = zip(*texts, strict=True)
+    return table_units(chain([languages], pairs), csv.writer(copy))
 
 
 def json_units(text: TextIOWrapper, copy: StreamWriter, _: Path) -> Iterator[dict[str, Any]]:
-    return mapping_units(map(json.loads, filter(str.strip, text)), copy)
+    lines = filter(str.strip, text)
+    return mapping_units(map(json.loads, lines), copy)
 
 
 def parquet_units(text: TextIOWrapper, copy: StreamWriter, _: Path) -> Iterator[dict[str, Any]]:

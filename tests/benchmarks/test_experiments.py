@@ -51,7 +51,8 @@ def settings_of(name: str) -> set[str]:
 
 def test_every_config_is_a_rung() -> None:
     configs = (ROOT / "configs/ladder").glob("*.yaml")
-    assert sorted(path.stem for path in configs) == NAMES_OF_RUNGS
+    result = sorted(path.stem for path in configs)
+    assert result == NAMES_OF_RUNGS
 
 
 @pytest.mark.parametrize("name", NAMES_OF_RUNGS)
@@ -100,7 +101,8 @@ def test_speed_beside_a_plain_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gpu, "peak_flops", lambda *_: 1e12)  # measuring it takes half a minute on a CPU
     settings = ModelSettings(d_model=16, n_heads=2, n_encoder_layers=1, n_decoder_layers=1, d_ff=32)
     table = gpu.compared("tiny", gpu.Task(settings, 64, torch.device("cpu")), seconds=0)
-    assert list(table.rows()) == ["nmt, adamw", "nmt, muon", gpu.PLAIN]
+    result = list(table.rows())
+    assert result == ["nmt, adamw", "nmt, muon", gpu.PLAIN]
     assert gpu.PLAIN in table.markdown()
     assert table.as_json()["rows"] == table.rows()
     assert all(row["tokens_s"] > 0 for row in table.rows().values())
@@ -139,4 +141,5 @@ def test_a_recipe_counts_if_its_mean_reaches_the_mark() -> None:
 )
 def test_the_p_value_is_that_of_welch(seconds: list[float], base: list[float], p: float) -> None:
     """The second value is what scipy.stats.ttest_ind computes with equal_var=False, alternative="less"."""
-    assert speedrun.p_faster(seconds, base) == pytest.approx(p, abs=1e-4)
+    result = speedrun.p_faster(seconds, base)
+    assert result == pytest.approx(p, abs=1e-4)

@@ -28,7 +28,8 @@ def test_the_first_memory_decides_the_direction(tmp_path: Path) -> None:
 
 def test_two_texts_stay_as_they_are(tmp_path: Path) -> None:
     paths = tmp_path / "a.de", tmp_path / "a.en"
-    assert corpus_files(paths, ("", "")) == ([paths[0]], [paths[1]])
+    result = corpus_files(paths, ("", ""))
+    assert result == ([paths[0]], [paths[1]])
     with pytest.raises(InputError, match="is no translation memory"):
         text_files(paths, ("", ""))
 

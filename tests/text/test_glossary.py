@@ -19,7 +19,8 @@ from nmt.text.tokenizer import Tokenizer
 def test_a_file_has_pairs_comments_and_blank_lines(tmp_path: Path) -> None:
     file = tmp_path / "terms.tsv"
     file.write_text("# animals\n\nHund \t hound\r\nder Hund\tthe dog\nHund\thound\n", encoding="utf-8")
-    assert read_glossary(file, iter_lines([file])) == {"Hund": "hound", "der Hund": "the dog"}
+    result = read_glossary(file, iter_lines([file]))
+    assert result == {"Hund": "hound", "der Hund": "the dog"}
 
 
 BAD_FILES = {

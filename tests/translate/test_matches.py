@@ -119,7 +119,8 @@ def test_tags_are_put_into_an_exact_match(memory: str) -> None:
     translator = MarkupTranslator(TRANSLATOR, HTML)
     line = HELLO.replace("red", "<b>red</b>")
     (translation,) = translator.translate_lines([line], TRANSLATOR.with_options(memory=[memory]))
-    assert translation.text.replace("<b>", "").replace("</b>", "") == BONJOUR
+    result = translation.text.replace("<b>", "").replace("</b>", "")
+    assert result == BONJOUR
     assert "<b>" in translation.text
 
 
@@ -226,7 +227,8 @@ def test_long_and_blank_texts_have_no_matches(tmp_path: Path) -> None:
 def test_an_index_is_made_once_and_anew_if_it_is_damaged(tmp_path: Path) -> None:
     index = Path(indexed(tmp_path, ("a", "b")))
     made = index.stat().st_mtime_ns
-    assert indexed(tmp_path, ("a", "b")) == str(index)
+    result = indexed(tmp_path, ("a", "b"))
+    assert result == str(index)
     assert index.stat().st_mtime_ns == made
     for content in (b"", b"another program's file", index.read_bytes()[:5000]):
         index.write_bytes(content)
