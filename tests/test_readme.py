@@ -262,6 +262,7 @@ def test_python_code_runs(page: Path, five_run: FiveRun) -> None:
             exec(code, {})
 
 
+MEMORY = "<tmx><tu><tuv lang='zh'><seg>Hund</seg></tuv><tuv lang='en'><seg>dog</seg></tuv></tu></tmx>"
 DOCUMENT = "<w:document xmlns:w='w'><w:p><w:r><w:t>Hund</w:t></w:r></w:p></w:document>"
 
 
@@ -281,7 +282,10 @@ def desk(five_run: FiveRun, tmp_path_factory: pytest.TempPathFactory) -> Path:
     (home / "terms.tsv").write_text("Hund\thound\n")
     (home / "shop.csv").write_text("id,description,de,en\n1,Hund,Hund,\n")
     (home / "film.srt").write_text("1\n00:00:01,000 --> 00:00:02,000\nHund\n")
-    (home / "app.po").write_text('msgid "Hund"\nmsgstr ""\n')
+    for name in ("app", "new", "messages"):
+        (home / f"{name}.po").write_text('msgid "Hund"\nmsgstr ""\n')
+    for name in ("memory", "project", "big", "gnome"):
+        (home / f"{name}.tmx").write_text(MEMORY)
     with zipfile.ZipFile(home / "report.docx", "w") as archive:
         archive.writestr("word/document.xml", DOCUMENT)
     return home

@@ -2,7 +2,7 @@
 
     similarity = 1 - edit distance in words / number of words of the longer text
 
-A punctuation mark counts as a word. The step `Matches` takes a match in place of the model's translation, or offers it
+Punctuation belongs to the word that it touches. The step `Matches` takes a match in place of the model's translation, or offers it
 beside the translation.
 
 The index of a memory is an SQLite file in the user's cache. It lists each unit under its pairs of adjacent words. An
@@ -27,15 +27,15 @@ from nmt.errors import OutputError
 from nmt.files import WRITE_HINT, cached
 from nmt.text.directives import directive_faults, numbered
 from nmt.text.lines import iter_lines
-from nmt.text.words import WORD_OR_MARK
+from nmt.text.words import WRITTEN_WORD
 from nmt.translate.options import LEAST
 from nmt.translate.units import Match, Step, TextHypothesis, Translation, Unit
 
-FORMAT = 1  # version of the index; raise it when its content changes
+FORMAT = 2  # version of the index; raise it when its content changes
 INDEX = "matches.sqlite"
 NEARLY = 0.99  # the highest similarity of a match that is not exact
 MAX_CHARACTERS = 2_000  # a longer text has no matches
-WORD = regex.compile(WORD_OR_MARK)
+WORD = regex.compile(WRITTEN_WORD)
 TABLES = """
 PRAGMA journal_mode = OFF;
 PRAGMA synchronous = OFF;
@@ -63,14 +63,14 @@ def plain(text: str) -> str:
 
 
 @lru_cache(100_000)
-def letters(written: str) -> str:
-    """Return a character for each word between two spaces of a text. One of a million other words has the same."""
-    return "".join(chr(0x10000 + crc32(word.encode(errors="replace")) % 0x100000) for word in WORD.findall(written))
+def letter(word: str) -> str:
+    """Return a character that stands for a word. One of a million other words has the same."""
+    return chr(0x10000 + crc32(word.encode(errors="replace")) % 0x100000)
 
 
 def key_of(text: str) -> str:
     """Return a character for each word of a text. The key of a text that is too long is empty."""
-    return "" if len(text) > MAX_CHARACTERS else "".join(map(letters, plain(text).split()))
+    return "" if len(text) > MAX_CHARACTERS else "".join(map(letter, WORD.findall(plain(text))))
 
 
 def features(text: str, key: str) -> list[int]:
