@@ -2,8 +2,8 @@
 
     similarity = 1 - edit distance in words / number of words of the longer text
 
-Punctuation belongs to the word that it touches. The step `Matches` takes a match in place of the model's translation, or
-offers it beside the translation.
+Punctuation belongs to the word that it touches. The step `Matches` takes a match in place of the model's translation,
+or offers it beside the translation.
 
 The index of a memory is an SQLite file in the user's cache. It lists each unit under its pairs of adjacent words. An
 edit changes at most two pairs of a text, so of enough pairs, each match has one. The shortest of their lists are read

@@ -50,7 +50,8 @@ def test_an_epoch_of_the_plain_loop(five_corpus: FiveCorpus, tmp_path: Path) -> 
     lines = plain.progress.read_text().splitlines()
     pairs = json.loads((task.home / "task.json").read_text())["train"]
     n_tokens = sum(len(target) + 1 for _, target in pairs)
-    assert sum(plain.value(line, 0.0) for line in lines) == n_tokens
+    result = sum(plain.value(line, 0.0) for line in lines)
+    assert result == n_tokens
     assert any("dev_bleu" in line for line in lines)
 
 

@@ -41,7 +41,8 @@ def test_given_translations_of_a_memory_are_scored(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("de,en\nTee,tea\n")
     (tmp_path / "b.en").write_text("tea\n")
     done = run_in(tmp_path, "eval --bootstrap 0 --json --src a.csv --hyp b.en")
-    assert json.loads(done.stdout)["scores"][1]["value"] == pytest.approx(100)
+    result = json.loads(done.stdout)["scores"][1]["value"]
+    assert result == pytest.approx(100)
 
 
 def test_an_ensemble_is_named(five_home: Path) -> None:

@@ -45,7 +45,8 @@ def test_memories_are_joined_and_split(tmp_path: Path) -> None:
     (tmp_path / "b.csv").write_text("\n".join(["en,de", *rows[40:]]))
     done = run_nmt("init", "a.csv", "b.csv", "--minutes", 0.05, cwd=tmp_path)
     assert "a.csv: 40 pairs; left out" in err_lines(done)[0]
-    assert load_config(tmp_path / "en-de.yaml").data.train[0].target == ("train.de",)
+    result = load_config(tmp_path / "en-de.yaml").data.train[0].target
+    assert result == ("train.de",)
     assert "for a.csv and b.csv" in (tmp_path / "en-de.yaml").read_text(encoding="utf-8")
     assert (tmp_path / "en-de/train.en").read_text().startswith("the ")
 

@@ -92,7 +92,8 @@ def test_the_text_of_a_cue(case: str, end: str) -> None:
 def test_what_is_separate_in_a_cue(text: str) -> None:
     lines = text.replace("|", "\n")
     parts = SRT.parse(f"{TIME}\n{lines}\n")
-    assert [part.text for part in parts if isinstance(part, Segment)] == SEPARATE[text]
+    result = [part.text for part in parts if isinstance(part, Segment)]
+    assert result == SEPARATE[text]
 
 
 def test_times_begin_a_cue_without_a_blank_line() -> None:

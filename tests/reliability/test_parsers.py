@@ -68,7 +68,8 @@ def test_what_fuzzing_has_found_stays_mended(suffix: str, content: str, expected
 
 def test_every_format_is_among_these_parsers() -> None:
     tested = [FORMATS.get(suffix) for suffix in GRAMMAR]
-    assert [suffix for suffix in SUFFIXES if suffix not in GRAMMAR and FORMATS[suffix] not in tested] == []
+    result = [suffix for suffix in SUFFIXES if suffix not in GRAMMAR and FORMATS[suffix] not in tested]
+    assert result == []
 
 
 # --- archives ---------------------------------------------------------------------------------------------

@@ -230,7 +230,8 @@ def test_tied_weights_are_saved_once(tokenizers: Tokenizers, tmp_path: Path, tie
     save_checkpoint(tmp_path / "it", Checkpoint(config, named_weights(model), tokenizers))
     saved = safetensors.torch.load_file(tmp_path / "it")
     matrix_shape = model.source_embedding.weight.shape
-    assert [x.shape for x in saved.values()].count(matrix_shape) == n_matrices
+    result = [x.shape for x in saved.values()].count(matrix_shape)
+    assert result == n_matrices
     again = read_checkpoint(tmp_path / "it").model()
     # In the model that is read, they are one tensor again.
     matrices = [again.source_embedding.weight, again.target_embedding.weight, again.projection.weight]

@@ -32,7 +32,8 @@ def test_the_directions_of_a_model_are_listed(client: Client) -> None:
     targets = {known["code"]: known["targets"] for known in client.get("/languages").json}
     assert targets == {"zh": ["en", "zh"], "en": ["en", "zh"]}
     models = client.get("/v1/models").json["models"]
-    assert [(model["source"], model["target"]) for model in models] == [("zh", "en"), ("en", "zh")]
+    result = [(model["source"], model["target"]) for model in models]
+    assert result == [("zh", "en"), ("en", "zh")]
 
 
 @pytest.mark.parametrize(("index", "source", "target"), [(0, "zh", "en"), (1, "en", "zh"), (0, "auto", "en")])
@@ -56,7 +57,8 @@ def test_languages_are_detected(client: Client, q: str | list[str], expected: st
     assert {first["language"], second["language"]} == {"en", "zh"}
     assert first["language"] == expected
     assert first["confidence"] > 80
-    assert first["confidence"] + second["confidence"] == pytest.approx(100, abs=0.2)
+    result = first["confidence"] + second["confidence"]
+    assert result == pytest.approx(100, abs=0.2)
 
 
 @pytest.fixture(scope="module")
@@ -83,7 +85,8 @@ def test_auto_is_the_language_of_the_texts_if_several_fit(into_english: Client, 
 
 def test_a_source_is_picked_by_its_code(into_english: Client) -> None:
     models = into_english.get("/v1/models").json
-    assert [model["source"] for model in models["models"]] == ["zh", "deu"]
+    result = [model["source"] for model in models["models"]]
+    assert result == ["zh", "deu"]
     assert models["max_lines"] == 2
     assert into_english.v1("狗", source="deu").json["source"] == "deu"
 

@@ -101,7 +101,8 @@ def test_terms_of_a_request_come_before_those_of_the_server(
 def test_lines_get_their_confidences_if_asked(client: Client) -> None:
     lines = client.v1(SOURCE[:2], confidence=True).json["translations"]
     expected = [client.translate(text, confidence=True).json["confidence"] for text in SOURCE[:2]]
-    assert [line["confidence"] for line in lines] == pytest.approx(expected, abs=1e-5)
+    result = [line["confidence"] for line in lines]
+    assert result == pytest.approx(expected, abs=1e-5)
     assert client.v1(SOURCE[0]).json["translations"][0]["confidence"] is None
 
 

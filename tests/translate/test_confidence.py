@@ -76,7 +76,8 @@ def test_a_word_without_pieces_is_certain() -> None:
 
 def test_a_word_is_right_as_often_as_the_reference_has_it() -> None:
     samples = samples_of(TRANSLATOR, hypothesis("the dog, the cat the"), "the (cat) and the dog.")
-    assert [is_right for *_, is_right in samples] == [True, True, True, True, False]
+    result = [is_right for *_, is_right in samples]
+    assert result == [True, True, True, True, False]
 
 
 # --- calibration ------------------------------------------------------------------------------------------
