@@ -136,7 +136,7 @@ def check_letters(suffix: str, content: bytes, new: bytes) -> None:
         assert before == after, message
 
 
-@mock.patch("nmt.translate.documents.language", lambda _, side: "de" if side == "source" else "en")
+@mock.patch("nmt.translate.documents.languages_of", mock.Mock(return_value=("de", "en")))
 @mock.patch("nmt.translate.tags.align_words", in_order)
 def echo(suffix: str, content: bytes) -> bytes:
     """Translate a document to its own words."""
