@@ -264,7 +264,7 @@ def excerpts() -> dict[str, tuple[str, str]]:
 def positions_stage(part: str, x: Tensor, axes: str, model: Transformer) -> Stage:
     """Return the stage of layer 1's input: scaled embeddings, plus positional encodings if the model adds any."""
     positions = model.settings.positions
-    name = "Embedding + position" if positions in ("sinusoidal", "learned") else "Scaled embedding"
+    name = "Embedding + position" if positions in ("sinusoidal", "marian", "learned") else "Scaled embedding"
     return stage(part, name, x, axes, "positions", POSITIONS[positions])
 
 

@@ -17,8 +17,8 @@ from safetensors.torch import load_file, save_file
 
 from nmt.errors import DownloadError, InputError, NmtError
 from nmt.interchange.huggingface import to_huggingface
-from nmt.interchange.marian import import_marian
-from nmt.interchange.marian_files import model_directory
+from nmt.interchange.huggingface_import import model_directory, read_huggingface
+from nmt.interchange.importing import import_model
 
 PICKLED = pickle.dumps(Bomb(Path("executed")))
 FC1 = "model.encoder.layers.0.fc1.weight"
@@ -63,7 +63,7 @@ def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(sys.modules, "transformers", None)
         to_huggingface(random_translator(norm="post", activation="silu"), home / "original")
-        import_marian(home / "original", home / "run")
+        import_model(read_huggingface(home / "original"), home / "run")
     return home / "original"
 
 
@@ -78,7 +78,7 @@ def refusal() -> NmtError:
     """Return the error of an import: its message is short and has no escape sequences, and nothing was written."""
     before = sorted(Path.cwd().rglob("*"))
     with pytest.raises(NmtError) as caught:
-        import_marian(model_directory("model"), Path("runs/x"))
+        import_model(read_huggingface(model_directory("model")), Path("runs/x"))
     result = sorted(Path.cwd().rglob("*"))
     assert result == before
     message = str(caught.value)
@@ -146,12 +146,12 @@ def test_missing_weights_are_refused(name: str) -> None:
 
 def test_weights_of_another_shape_are_refused() -> None:
     edit_tensors({FC1: torch.zeros(4, 4)})
-    assert "is (4, 4), by config.json (48, 32)" in str(refusal())
+    assert "is (4, 4), by its settings (48, 32)" in str(refusal())
 
 
 def test_weights_with_an_escape_sequence_as_name_are_refused() -> None:
     edit_tensors({"\x1b[31m\nerror": torch.zeros(3)})
-    assert "by config.json absent" in str(refusal())
+    assert "by its settings absent" in str(refusal())
 
 
 @pytest.mark.parametrize("name", ["vocab.json", "config.json", "tokenizer_config.json"])

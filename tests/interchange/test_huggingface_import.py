@@ -15,10 +15,10 @@ from models import hostile_lines
 
 import nmt
 from nmt.errors import ConfigError, ModelError, NmtError
-from nmt.interchange import marian
+from nmt.interchange import importing
 from nmt.interchange.huggingface import to_huggingface
-from nmt.interchange.marian import import_marian
-from nmt.interchange.marian_files import read_settings
+from nmt.interchange.huggingface_import import SPECIAL_PIECES, read_huggingface
+from nmt.interchange.importing import import_model
 from nmt.text import BOS, EOS, PAD, UNK
 from nmt.text.tokenizer import Tokenizer, Tokenizers
 from nmt.translate.encode import Encoding
@@ -27,7 +27,7 @@ from nmt.translate.translator import Translator
 from nmt.translate.units import Unit
 
 transformers = pytest.importorskip("transformers", reason="pip install 'nmt-trainer[huggingface]'")
-from marian_models import ENGLISH, GERMAN, spm, write_marian  # noqa: E402
+from huggingface_models import ENGLISH, GERMAN, spm, write_marian  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore:Recommended")  # a warning about sacremoses, which is not used
 
@@ -50,14 +50,13 @@ class Imported:
 
     def __init__(self, directory: Path, run: Path, engine: Any = "torch") -> None:
         self.directory = directory
-        import_marian(directory, run)
+        import_model(read_huggingface(directory), run)
         self.ours: Translator = nmt.load(run, engine=engine)
         self.theirs = transformers.MarianMTModel.from_pretrained(directory, use_safetensors=True).eval()
         self.their_tokenizer = transformers.MarianTokenizer.from_pretrained(directory, split_special_tokens=True)
-        settings = self.their_tokenizer.init_kwargs
-        source, target = marian.read_sides(directory, read_settings(directory), settings)
-        self.source_rows = torch.tensor(source.rows)  # of the original's embedding, for our token ids
-        self.target_rows = torch.tensor(target.rows)
+        files = read_huggingface(directory)
+        self.source_rows = torch.tensor(files.source.rows)  # of the original's embedding, for our token ids
+        self.target_rows = torch.tensor(files.target.rows)
 
     def their_translation(self, text: str) -> str:
         """Greedy, by `generate`."""
@@ -147,7 +146,7 @@ def test_every_piece_of_the_original_is_kept(imported: Imported) -> None:
 def check_pieces(file: Path, tokenizer: Tokenizer, rows: torch.Tensor) -> None:
     """Check that all pieces of a vocabulary have their rows."""
     vocabulary = json.loads(file.read_text())
-    pieces = sorted(vocabulary.keys() - {*marian.SPECIAL_PIECES})
+    pieces = sorted(vocabulary.keys() - {*SPECIAL_PIECES})
     ids = [vocabulary[piece] for piece in pieces]
     result = rows[tokenizer.ids(pieces)].tolist()
     assert result == ids
@@ -161,14 +160,14 @@ def multilingual(folder: Path) -> Path:
 @pytest.fixture(scope="module")
 def to_french(folder: Path, multilingual: Path) -> Translator:
     """A multilingual model that was imported for one target language."""
-    import_marian(multilingual, folder / "fra", target_tag="fra")
+    import_model(read_huggingface(multilingual), folder / "fra", target_tag="fra")
     return nmt.load(folder / "fra", engine="torch")
 
 
 @pytest.fixture(scope="module")
 def to_any(folder: Path, multilingual: Path) -> Translator:
     """A multilingual model that was imported for all of its target languages."""
-    import_marian(multilingual, folder / "any")
+    import_model(read_huggingface(multilingual), folder / "any")
     return nmt.load(folder / "any", engine="torch")
 
 
@@ -242,7 +241,7 @@ def test_a_tag_that_the_model_lacks_is_refused(folder: Path, multilingual: Path)
 
 def test_a_wrong_language_is_refused(folder: Path, multilingual: Path) -> None:
     with pytest.raises(ConfigError, match=r"--target-lang: .* input should be a language code such as de"):
-        import_marian(multilingual, folder / "none", target_lang="../x")
+        import_model(read_huggingface(multilingual), folder / "none", target_lang="../x")
 
 
 def test_the_command_makes_a_run_like_any_other(folder: Path, trained: Imported) -> None:
@@ -270,9 +269,9 @@ def test_the_command_makes_a_run_like_any_other(folder: Path, trained: Imported)
 def test_an_import_whose_log_probs_differ_is_refused(
     trained: Imported, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(marian, "sines_first", torch.arange)
+    monkeypatch.setattr(importing, "sines_first", torch.arange)
     with pytest.raises(NmtError, match="the original's log-probabilities differ from the model's by"):
-        import_marian(trained.directory, tmp_path / "run")
+        import_model(read_huggingface(trained.directory), tmp_path / "run")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -280,7 +279,7 @@ def test_without_transformers_a_warning_says_that_nothing_is_compared(
     trained: Imported, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setitem(sys.modules, "transformers", None)
-    import_marian(trained.directory, tmp_path / "run")
+    import_model(read_huggingface(trained.directory), tmp_path / "run")
     assert "transformers is not installed" in caplog.text
 
 
