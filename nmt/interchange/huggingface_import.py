@@ -303,9 +303,16 @@ def check_shape(path: Path, name: str, shape: tuple[int, ...], expected: Mapping
 
 
 def completed(path: Path, weights: dict[str, Tensor], settings: HuggingFaceSettings) -> dict[str, Tensor]:
-    """Check that no weight is missing, and add the other names of tied matrices, which have one name in the file."""
-    layers = shapes_of_layers(settings)
-    for name, names in ({name: [name] for name in layers} | names_of_matrices(settings)).items():
+    """Check that no weight is missing, unknown or of another shape. Add the other names of tied matrices.
+
+    A file has a tied matrix under one name.
+    """
+    # 1. Check names and shapes.
+    expected = expected_shapes(settings)
+    for name, x in weights.items():
+        check_shape(path, name, tuple(x.shape), expected)
+    # 2. Add names.
+    for name, names in ({name: [name] for name in shapes_of_layers(settings)} | names_of_matrices(settings)).items():
         present = [one for one in names if one in weights]
         if not present:
             raise ModelError(f"{path}: {names[0]} is missing", hint=HINT)

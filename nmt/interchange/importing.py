@@ -13,7 +13,6 @@ The import converts what is different in Marian:
 """
 
 import logging
-import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from textwrap import shorten
@@ -144,11 +143,10 @@ def chosen_reading(
 
 
 def dev_perplexity(checkpoint: Checkpoint, source: Path, target: Path) -> float:
-    """Return the perplexity of a model on a dev set. Lines that are too long for the model are left out."""
+    """Return the perplexity of a model on a dev set."""
     translator = Translator(TorchEngine(checkpoint.model()), checkpoint.tokenizers, checkpoint.config)
     scored = score_pairs(translator, iter_pairs([source], [target]), translator.options)
-    hypotheses = [translation.hypotheses[0] for translation in scored]
-    return perplexity([hypothesis.log_probs for hypothesis in hypotheses if not math.isnan(hypothesis.score)])
+    return perplexity([translation.hypotheses[0].log_probs for translation in scored])
 
 
 def model_of(path: Path, pieces: list[str]) -> bytes:

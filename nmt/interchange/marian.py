@@ -31,51 +31,47 @@ from nmt.translate.translator import Translator
 
 log = logging.getLogger("nmt")
 
-BIAS, SETTINGS_ARRAY = "decoder_ff_logit_out_b", "special:model.yml"
-# Arrays outside of layers, and their names in transformers.
-MATRICES = {
-    "Wemb": "model.shared.weight",
-    "encoder_Wemb": "model.encoder.embed_tokens.weight",
-    "decoder_Wemb": "model.decoder.embed_tokens.weight",
-    "decoder_ff_logit_out_Wt": "lm_head.weight",
-}
-TOP_NORMS = {
-    "encoder_top_ln_scale": "model.encoder.layer_norm.weight",
-    "encoder_top_ln_bias": "model.encoder.layer_norm.bias",
-    "decoder_top_ln_scale": "model.decoder.layer_norm.weight",
-    "decoder_top_ln_bias": "model.decoder.layer_norm.bias",
-}
-# Arrays of a layer, and their names in transformers. In a pre-norm model, _pre follows the arrays of norms.
-LAYER_TABLE = """
-self_Wq              self_attn.q_proj.weight
-self_bq              self_attn.q_proj.bias
-self_Wk              self_attn.k_proj.weight
-self_bk              self_attn.k_proj.bias
-self_Wv              self_attn.v_proj.weight
-self_bv              self_attn.v_proj.bias
-self_Wo              self_attn.out_proj.weight
-self_bo              self_attn.out_proj.bias
-self_Wo_ln_scale     self_attn_layer_norm.weight
-self_Wo_ln_bias      self_attn_layer_norm.bias
-context_Wq           encoder_attn.q_proj.weight
-context_bq           encoder_attn.q_proj.bias
-context_Wk           encoder_attn.k_proj.weight
-context_bk           encoder_attn.k_proj.bias
-context_Wv           encoder_attn.v_proj.weight
-context_bv           encoder_attn.v_proj.bias
-context_Wo           encoder_attn.out_proj.weight
-context_bo           encoder_attn.out_proj.bias
-context_Wo_ln_scale  encoder_attn_layer_norm.weight
-context_Wo_ln_bias   encoder_attn_layer_norm.bias
-ffn_W1               fc1.weight
-ffn_b1               fc1.bias
-ffn_W2               fc2.weight
-ffn_b2               fc2.bias
-ffn_ffn_ln_scale     final_layer_norm.weight
-ffn_ffn_ln_bias      final_layer_norm.bias
+SETTINGS_ARRAY = "special:model.yml"
+# Arrays, and their names in transformers. Those of a layer are named without the layer, as in encoder_l1_self_Wq.
+NAMES = """
+Wemb                     model.shared.weight
+encoder_Wemb             model.encoder.embed_tokens.weight
+decoder_Wemb             model.decoder.embed_tokens.weight
+decoder_ff_logit_out_Wt  lm_head.weight
+decoder_ff_logit_out_b   final_logits_bias
+encoder_top_ln_scale     model.encoder.layer_norm.weight
+encoder_top_ln_bias      model.encoder.layer_norm.bias
+decoder_top_ln_scale     model.decoder.layer_norm.weight
+decoder_top_ln_bias      model.decoder.layer_norm.bias
+self_Wq                  self_attn.q_proj.weight
+self_bq                  self_attn.q_proj.bias
+self_Wk                  self_attn.k_proj.weight
+self_bk                  self_attn.k_proj.bias
+self_Wv                  self_attn.v_proj.weight
+self_bv                  self_attn.v_proj.bias
+self_Wo                  self_attn.out_proj.weight
+self_bo                  self_attn.out_proj.bias
+self_Wo_ln_scale         self_attn_layer_norm.weight
+self_Wo_ln_bias          self_attn_layer_norm.bias
+context_Wq               encoder_attn.q_proj.weight
+context_bq               encoder_attn.q_proj.bias
+context_Wk               encoder_attn.k_proj.weight
+context_bk               encoder_attn.k_proj.bias
+context_Wv               encoder_attn.v_proj.weight
+context_bv               encoder_attn.v_proj.bias
+context_Wo               encoder_attn.out_proj.weight
+context_bo               encoder_attn.out_proj.bias
+context_Wo_ln_scale      encoder_attn_layer_norm.weight
+context_Wo_ln_bias       encoder_attn_layer_norm.bias
+ffn_W1                   fc1.weight
+ffn_b1                   fc1.bias
+ffn_W2                   fc2.weight
+ffn_b2                   fc2.bias
+ffn_ffn_ln_scale         final_layer_norm.weight
+ffn_ffn_ln_bias          final_layer_norm.bias
 """
-LAYER_ARRAYS = dict(line.split() for line in LAYER_TABLE.strip().split("\n"))
-TRANSFORMERS_NAMES = {**MATRICES, **TOP_NORMS, BIAS: "final_logits_bias"}
+ARRAYS = dict(line.split() for line in NAMES.strip().split("\n"))
+EMBEDDINGS = ("Wemb", "out_Wt")  # ends of the names of arrays with a row for each piece
 MODEL_YML = """\
 type: transformer
 dim-emb: {d_model}
@@ -168,27 +164,27 @@ def marian_tokens(spm: Path, tokenizer: Tokenizer) -> list[int]:
 def arrays(model: Transformer, source_tokens: list[int], target_tokens: list[int]) -> dict[str, NDArray[Any]]:
     """Return the arrays of model.npz. Rows are in the order of the given token ids."""
     settings = model.settings
-    names = {theirs: name for name, theirs in (LAYER_ARRAYS | MATRICES).items()}
+    names = {theirs: name for name, theirs in ARRAYS.items()}
     tensors = {}
     # 1. Convert the weights.
     for name, x in weights(model).items():
-        if name in names:
+        if names.get(name, "").endswith(EMBEDDINGS):
             tensors[names[name]] = x[source_tokens if "encoder" in name else target_tokens]
-        elif name != "final_logits_bias":
+        elif "layers" in name:
             _, stack, _, layer, part = name.split(".", 4)
             tensors[f"{stack}_l{int(layer) + 1}_{names[part]}"] = x.T if x.dim() == 2 else x[None]
     # 2. Convert the bias, in which PAD and BOS are banned. Marian bans UNK itself.
     bias = export.logits_bias(model)
     if settings.projection_bias:
         bias[UNK] = model.projection.bias[UNK].detach()
-    tensors[BIAS] = bias[None, target_tokens]
+    tensors["decoder_ff_logit_out_b"] = bias[None, target_tokens]
     # 3. Add the settings.
     yml = MODEL_YML.format(
         **settings.model_dump() | {"activation": settings.activation.replace("silu", "swish")},
         n_source=len(source_tokens),
         n_target=len(target_tokens),
-        ties_output=str(settings.tied_embeddings == "decoder").lower(),
-        ties_all=str(settings.tied_embeddings == "all").lower(),
+        ties_output=settings.tied_embeddings == "decoder",
+        ties_all=settings.tied_embeddings == "all",
     )
     found = {name: x.contiguous().numpy() for name, x in tensors.items()}
     return {SETTINGS_ARRAY: np.frombuffer(yml.encode(), np.int8), **found}

@@ -16,6 +16,7 @@ import shutil
 import tempfile
 import zipfile
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,25 +29,8 @@ from torch import Tensor
 from nmt.config.yaml_file import YAML_ERRORS
 from nmt.errors import ModelError, os_errors_as
 from nmt.files import ZIP_ERRORS, check_deflated, open_file, read_capped
-from nmt.interchange.huggingface_import import (
-    BAN,
-    HINT,
-    ModelFiles,
-    Side,
-    check_shape,
-    checked_settings,
-    completed,
-    expected_shapes,
-)
-from nmt.interchange.marian import (
-    BIAS,
-    LAYER_ARRAYS,
-    MATRICES,
-    SETTINGS_ARRAY,
-    TRANSFORMERS_NAMES,
-    side_of,
-    side_of_spm,
-)
+from nmt.interchange.huggingface_import import BAN, HINT, ModelFiles, Side, checked_settings, completed
+from nmt.interchange.marian import ARRAYS, EMBEDDINGS, SETTINGS_ARRAY, side_of, side_of_spm
 from nmt.sandbox import check_loadable
 from nmt.text import BOS
 from nmt.text.tokenizer import MAX_MODEL_BYTES
@@ -71,6 +55,7 @@ SETTINGS = {  # key: name of a setting in transformers; value: its name in Maria
     "decoder_ffn_dim": "transformer-dim-ffn",
     "activation_function": "transformer-ffn-activation",
 }
+TRUE = ("true", "True")
 # Settings that change what is computed, but not the arrays, and the values that nmt supports.
 SUPPORTED_VALUES = {
     "type": "transformer",
@@ -102,13 +87,13 @@ def read_marian(directory: Path) -> ModelFiles:
 
     # 2. Give the settings the names of transformers.
     values = {name: yml[key] for name, key in SETTINGS.items() if key in yml}
-    ties_all = yml.get("tied-embeddings-all") == "true"
+    ties_all = yml.get("tied-embeddings-all") in TRUE
     values |= {
         "model_type": "marian",
         "scale_embedding": True,
         "norm": "pre" if yml.get("transformer-preprocess") else "post",  # the arrays of norms have names that fit
-        "share_encoder_decoder_embeddings": ties_all or yml.get("tied-embeddings-src") == "true",
-        "tie_word_embeddings": ties_all or yml.get("tied-embeddings") == "true",
+        "share_encoder_decoder_embeddings": ties_all,
+        "tie_word_embeddings": ties_all or yml.get("tied-embeddings") in TRUE,
         # One row more than Marian has, for PAD and BOS.
         "vocab_size": len(source.pieces) - 1,
         "decoder_vocab_size": len(target.pieces) - 1,
@@ -120,13 +105,8 @@ def read_marian(directory: Path) -> ModelFiles:
     if settings.norm == "pre":
         log.warning("Marian decodes pre-norm models in another way than it trains them: its translations will differ")
 
-    def checked_weights() -> dict[str, Tensor]:
-        expected = expected_shapes(settings)
-        for name, x in weights.items():
-            check_shape(file, name, tuple(x.shape), expected)
-        return completed(file, weights, settings)
-
-    return ModelFiles(file, settings, source, target, (source_spm, target_spm), checked_weights)
+    weights_of = partial(completed, file, weights, settings)
+    return ModelFiles(file, settings, source, target, (source_spm, target_spm), weights_of)
 
 
 def chosen_files(directory: Path, listed: Sequence[str] | None, *patterns: str) -> tuple[Path, Path]:
@@ -212,8 +192,6 @@ def read_arrays(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
                 raise ValueError(f"{name!r:.80} has the header {header!r:.150}, not that of a matrix <f4 in C order")
             dtype, n_rows, n_columns = match.groups()
             x = torch.from_numpy(np.frombuffer(elements, dtype).astype(np.float32)).view(int(n_rows), int(n_columns))
-            if x.isnan().any():
-                raise ValueError(f"{name!r:.80} has values that are no numbers")
             weights[transformers_name(name)] = as_in_transformers(name, x)
     return yml, weights
 
@@ -222,10 +200,10 @@ def transformers_name(name: str) -> str:
     """Return transformers' name of an array, such as model.encoder.layers.0.fc1.weight for encoder_l1_ffn_W1."""
     match = LAYER_ARRAY.fullmatch(name)
     if not match:
-        return TRANSFORMERS_NAMES.get(name, name)
+        return ARRAYS.get(name, name)
     stack, layer, part = match.groups()
     part = part.removesuffix("_pre")
-    return f"model.{stack}.layers.{int(layer) - 1}.{LAYER_ARRAYS.get(part, part)}"
+    return f"model.{stack}.layers.{int(layer) - 1}.{ARRAYS.get(part, part)}"
 
 
 def as_in_transformers(name: str, x: Tensor) -> Tensor:
@@ -233,9 +211,9 @@ def as_in_transformers(name: str, x: Tensor) -> Tensor:
 
     PAD and BOS have no row in Marian. They get a row of zeros, and a bias that bans them.
     """
-    if name == BIAS:
+    if name == "decoder_ff_logit_out_b":
         return F.pad(x, (0, 1), value=BAN)
-    if name in MATRICES:
+    if name.endswith(EMBEDDINGS):
         return F.pad(x, (0, 0, 0, 1))
     return x[0] if len(x) == 1 else x.T
 

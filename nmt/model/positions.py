@@ -4,25 +4,19 @@ import torch
 from torch import Tensor
 
 
-def sinusoidal_positions(n_positions: int, d_model: int) -> Tensor:
+def sinusoidal_positions(n_positions: int, d_model: int, last: float = 0) -> Tensor:
     """Return the sinusoidal encodings PE of the first positions, (n_positions, D) float32.
 
-    PE(pos, 2i) = sin(pos / 10000^(2i/D)), PE(pos, 2i+1) = cos(pos / 10000^(2i/D)).
+    PE(pos, 2i) = sin(pos / 10000^(i/last)), PE(pos, 2i+1) = cos(pos / 10000^(i/last)), where last is by default D/2.
     """
-    return _sines_and_cosines(_angles(n_positions, d_model / 2, d_model // 2))
+    angles = _angles(n_positions, last or d_model / 2, d_model // 2)  # (P, D/2)
+    pairs = torch.stack([angles.sin(), angles.cos()], -1)  # (P, D/2, 2)
+    return pairs.flatten(1).float()
 
 
 def marian_positions(n_positions: int, d_model: int) -> Tensor:
-    """Return the sinusoids of Marian and tensor2tensor, whose exponent is i/(D/2 - 1), (n_positions, D) float32.
-
-    PE(pos, 2i) = sin(pos / 10000^(i/(D/2 - 1))), PE(pos, 2i+1) = cos(pos / 10000^(i/(D/2 - 1))).
-    """
-    return _sines_and_cosines(_angles(n_positions, d_model / 2 - 1, d_model // 2))
-
-
-def _sines_and_cosines(angles: Tensor) -> Tensor:
-    pairs = torch.stack([angles.sin(), angles.cos()], -1)  # (P, D/2, 2)
-    return pairs.flatten(1).float()
+    """Return the sinusoids of Marian and tensor2tensor, (n_positions, D) float32. Their last exponent is 1."""
+    return sinusoidal_positions(n_positions, d_model, last=d_model / 2 - 1)
 
 
 def rotary_positions(n_positions: int, d: int) -> Tensor:
