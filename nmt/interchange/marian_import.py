@@ -114,9 +114,10 @@ def chosen_files(directory: Path, listed: Sequence[str] | None, *patterns: str) 
     names = [name.rpartition("/")[2] for name in listed or ()]  # without the directories of another machine
     for pattern in patterns:
         names = names or [path.name for path in directory.glob(pattern)]
-    if not names or (not listed and len(names) > 1):
+    present = {path.name for path in directory.iterdir()}
+    if not names or not present.issuperset(names) or (not listed and len(names) > 1):
         hint = "decoder.yml lists the files of a model under models and vocabs"
-        raise ModelError(f"{directory} has {len(names)} files {' or '.join(patterns)}", hint=hint)
+        raise ModelError(f"{directory} has no such file, or several: {names or patterns!r:.200}", hint=hint)
     return directory / names[0], directory / names[-1]
 
 
