@@ -179,12 +179,9 @@ def arrays(model: Transformer, source_tokens: list[int], target_tokens: list[int
         bias[UNK] = model.projection.bias[UNK].detach()
     tensors["decoder_ff_logit_out_b"] = bias[None, target_tokens]
     # 3. Add the settings.
-    yml = MODEL_YML.format(
-        **settings.model_dump() | {"activation": settings.activation.replace("silu", "swish")},
-        n_source=len(source_tokens),
-        n_target=len(target_tokens),
-        ties_output=settings.tied_embeddings == "decoder",
-        ties_all=settings.tied_embeddings == "all",
-    )
+    values = settings.model_dump() | {"activation": settings.activation.replace("silu", "swish")}
+    tied = settings.tied_embeddings
+    sizes = {"n_source": len(source_tokens), "n_target": len(target_tokens)}
+    yml = MODEL_YML.format(**values, **sizes, ties_output=tied == "decoder", ties_all=tied == "all")
     found = {name: x.contiguous().numpy() for name, x in tensors.items()}
     return {SETTINGS_ARRAY: np.frombuffer(yml.encode(), np.int8), **found}

@@ -88,19 +88,14 @@ def read_marian(directory: Path) -> ModelFiles:
     # 2. Give the settings the names of transformers.
     values = {name: yml[key] for name, key in SETTINGS.items() if key in yml}
     ties_all = yml.get("tied-embeddings-all") in TRUE
-    values |= {
-        "model_type": "marian",
-        "scale_embedding": True,
-        "norm": "pre" if yml.get("transformer-preprocess") else "post",  # the arrays of norms have names that fit
-        "share_encoder_decoder_embeddings": ties_all,
-        "tie_word_embeddings": ties_all or yml.get("tied-embeddings") in TRUE,
-        # One row more than Marian has, for PAD and BOS.
-        "vocab_size": len(source.pieces) - 1,
-        "decoder_vocab_size": len(target.pieces) - 1,
-        "decoder_start_token_id": target.rows[BOS],
-        "num_beams": search.get("beam-size", 12),
-        "length_penalty": search.get("normalize", 0),
-    }
+    values |= {"model_type": "marian", "scale_embedding": True}
+    values["norm"] = "pre" if yml.get("transformer-preprocess") else "post"
+    values["share_encoder_decoder_embeddings"] = ties_all
+    values["tie_word_embeddings"] = ties_all or yml.get("tied-embeddings") in TRUE
+    values["decoder_start_token_id"] = target.rows[BOS]
+    # The sides have one row more than Marian, for PAD and BOS, and two more pieces.
+    values |= {"vocab_size": len(source.pieces) - 1, "decoder_vocab_size": len(target.pieces) - 1}
+    values |= {"num_beams": search.get("beam-size", 12), "length_penalty": search.get("normalize", 0)}
     settings = checked_settings(values, file, strict=False)
     if settings.norm == "pre":
         log.warning("Marian decodes pre-norm models in another way than it trains them: its translations will differ")
