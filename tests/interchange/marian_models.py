@@ -11,6 +11,19 @@ from huggingface_models import spm
 
 D, D_FF = 32, 48
 MARIAN_SPM = {"unk_id": 1, "eos_id": 0, "bos_id": -1, "pad_id": -1}
+MODEL_YML = """\
+type: transformer
+dim-emb: 32
+enc-depth: 1
+dec-depth: 2
+transformer-heads: 4
+transformer-dim-ffn: 48
+transformer-ffn-activation: swish
+transformer-decoder-autoreg: self-attention
+dim-vocabs: [{n_source}, {n_target}]
+{norms}
+{ties}
+"""
 Arrays = dict[str, Any]
 
 
@@ -52,26 +65,13 @@ def random_arrays(n_source: int, n_target: int, tied: str = "all", norm: str = "
     return {name: (x / D**0.5).astype(np.float32) for name, x in arrays.items()}
 
 
-def model_yml(n_source: int, n_target: int, tied: str = "all", norm: str = "post", **changes: str) -> str:
-    """The settings as in special:model.yml. Underscores in the names of `changes` stand for dashes."""
-    settings = {
-        "type": "transformer",
-        "dim-emb": str(D),
-        "enc-depth": "1",
-        "dec-depth": "2",
-        "transformer-heads": "4",
-        "transformer-dim-ffn": str(D_FF),
-        "transformer-ffn-activation": "swish",
-        "transformer-preprocess": '""' if norm == "post" else "n",
-        "transformer-postprocess": "dan" if norm == "post" else "da",
-        "transformer-postprocess-top": '""' if norm == "post" else "n",
-        "transformer-decoder-autoreg": "self-attention",
-        "tied-embeddings": str(tied == "decoder").lower(),
-        "tied-embeddings-all": str(tied == "all").lower(),
-        "dim-vocabs": f"[{n_source}, {n_target}]",
-    }
-    settings |= {name.replace("_", "-"): value for name, value in changes.items()}
-    return "".join(f"{name}: {value}\n" for name, value in settings.items())
+def model_yml(n_source: int, n_target: int, tied: str = "all", norm: str = "post") -> str:
+    """The settings as in special:model.yml."""
+    norms = "transformer-preprocess: n\ntransformer-postprocess: da\ntransformer-postprocess-top: n"
+    if norm == "post":
+        norms = 'transformer-preprocess: ""\ntransformer-postprocess: dan\ntransformer-postprocess-top: ""'
+    ties = {"all": "tied-embeddings-all: true", "decoder": "tied-embeddings: true", "none": "tied-embeddings: false"}
+    return MODEL_YML.format(n_source=n_source, n_target=n_target, norms=norms, ties=ties[tied])
 
 
 def write_npz(path: Path, arrays: Arrays, yml: str) -> None:

@@ -12,6 +12,7 @@ import pytest
 import torch
 from conftest import SOURCE, TARGET, err_lines, one_clear_error, out_lines, run_nmt
 from models import hostile_lines
+from safetensors.torch import load_file, save_file
 
 import nmt
 from nmt.errors import ConfigError, ModelError, NmtError
@@ -292,3 +293,21 @@ def test_export_of_an_import_is_the_original_to_transformers(trained: Imported, 
     result = list(map(again.their_translation, SOURCE))
     assert result == TARGET
     assert again.ours.translate(SOURCE, beam=1) == TARGET
+
+
+@pytest.mark.parametrize(
+    ("positions", "expected"), [("", ("marian", "zero", 1e-6)), ("huggingface", ("sinusoidal", "bos", 1e-5))]
+)
+def test_a_decoder_that_starts_with_zeros_has_the_positions_of_marian(
+    positions: str, expected: tuple[str, str, float], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As models that were converted from Marian; the comparison with transformers needs its own positions."""
+    directory = write_marian(tmp_path / "model")
+    weights = load_file(directory / "model.safetensors")
+    weights["model.shared.weight"][-1] = 0  # PAD
+    save_file(weights, directory / "model.safetensors", {"format": "pt"})
+    caplog.set_level("INFO")
+    import_model(read_huggingface(directory), tmp_path / "run", positions=positions)
+    model = nmt.load(tmp_path / "run", engine="torch").config.model
+    assert (model.positions, model.start, model.norm_epsilon) == expected
+    assert "with the positions of huggingface, log-probabilities differ from transformers' by at most" in caplog.text

@@ -5,7 +5,7 @@ from typing import Any, cast
 
 import numpy as np
 import pytest
-from conftest import SOURCE, model_of, one_clear_error, run_nmt
+from conftest import SOURCE, model_of, one_clear_error, rows_of, run_nmt
 from marian_models import write_marian
 from models import random_translator, write_run
 
@@ -20,6 +20,15 @@ from nmt.text import EOS
 from nmt.translate.translator import Translator
 
 MARIAN: dict[str, Any] = {"norm": "post", "positions": "marian", "start": "zero", "norm_epsilon": 1e-6}
+# What is tied, the number of tokenizers, and their ids of PAD, UNK, BOS and EOS.
+SHAPES = rows_of("""
+all     1 -1 1 -1 0
+decoder 2 -1 1 -1 0
+none    2 -1 1 -1 0
+none    1 -1 1 -1 0
+all     1  0 1  2 3
+decoder 2 -1 0 -1 5
+""")
 OTHERS: dict[str, Any] = {
     "norm": "pre",
     "positions": "sinusoidal",
@@ -34,20 +43,12 @@ def imported(directory: Path, run: Path) -> Translator:
     return nmt.load(run, engine="torch")
 
 
-@pytest.mark.parametrize(
-    ("tied", "separate", "options"),
-    [
-        ("all", False, {}),
-        ("decoder", True, {}),
-        ("none", True, {}),
-        ("none", False, {}),
-        ("all", False, {"unk_id": 2, "eos_id": 3, "bos_id": 1, "pad_id": 0}),  # as of our own tokenizers
-        ("decoder", True, {"unk_id": 0, "eos_id": 5, "bos_id": -1, "pad_id": -1}),
-    ],
-    ids=str,
-)
-def test_an_export_of_an_import_is_the_original(tied: str, separate: bool, options: Any, tmp_path: Path) -> None:
-    directory = write_marian(tmp_path / "marian", tied=tied, separate=separate, **options)
+@pytest.mark.parametrize("row", SHAPES)
+def test_an_export_of_an_import_is_the_original(row: str, tmp_path: Path) -> None:
+    tied, n_tokenizers, *ids = row.split()
+    pad, unk, bos, eos = map(int, ids)
+    special: dict[str, Any] = {"pad_id": pad, "unk_id": unk, "bos_id": bos, "eos_id": eos}
+    directory = write_marian(tmp_path / "marian", tied=tied, separate=n_tokenizers == "2", **special)
     to_marian(imported(directory, tmp_path / "run"), tmp_path / "again")
     before, after = np.load(directory / "model.npz"), np.load(tmp_path / "again" / "model.npz")
     assert set(before.files) == set(after.files)
