@@ -106,7 +106,7 @@ def import_model(
         model = config.model.model_copy(update={**changes, "start": start})
         readings[reading] = Checkpoint(config.model_copy(update={"model": model}), tensors, tokenizers)
     if files.file.suffix == ".npz":
-        log.info("not compared: nmt does not run Marian")
+        log.info("%s is not compared: nmt does not run Marian", files.file.name)
     else:
         check_log_probs(files.file.parent, readings["huggingface"].model(), source, target)
 

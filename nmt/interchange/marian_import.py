@@ -56,6 +56,7 @@ SETTINGS = {  # key: name of a setting in transformers; value: its name in Maria
     "activation_function": "transformer-ffn-activation",
 }
 TRUE = ("true", "True")
+NORMS = {"dan": "post", "da": "pre"}  # key: transformer-postprocess, steps after a sub-layer; value: our model.norm
 # Settings that change what is computed, but not the arrays, and the values that nmt supports.
 SUPPORTED_VALUES = {
     "type": "transformer",
@@ -89,7 +90,7 @@ def read_marian(directory: Path) -> ModelFiles:
     values = {name: yml[key] for name, key in SETTINGS.items() if key in yml}
     ties_all = yml.get("tied-embeddings-all") in TRUE
     values |= {"model_type": "marian", "scale_embedding": True}
-    values["norm"] = "pre" if yml.get("transformer-preprocess") else "post"
+    values["norm"] = NORMS.get(str(yml.get("transformer-postprocess", "dan")))
     values["share_encoder_decoder_embeddings"] = ties_all
     values["tie_word_embeddings"] = ties_all or yml.get("tied-embeddings") in TRUE
     values["decoder_start_token_id"] = target.rows[BOS]
@@ -110,7 +111,8 @@ def chosen_files(directory: Path, listed: Sequence[str] | None, *patterns: str) 
     for pattern in patterns:
         names = names or [path.name for path in directory.glob(pattern)]
     present = {path.name for path in directory.iterdir()}
-    if not names or not present.issuperset(names) or (not listed and len(names) > 1):
+    largest = len(patterns) if listed else 1  # a model has one file with weights, and up to two vocabularies
+    if not 0 < len({*names}) <= largest or not present.issuperset(names):
         hint = "decoder.yml lists the files of a model under models and vocabs"
         raise ModelError(f"{directory} has no such file, or several: {names or patterns!r:.200}", hint=hint)
     return directory / names[0], directory / names[-1]
@@ -188,7 +190,10 @@ def read_arrays(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
                 raise ValueError(f"{name!r:.80} has the header {header!r:.150}, not that of a matrix <f4 in C order")
             dtype, n_rows, n_columns = match.groups()
             x = torch.from_numpy(np.frombuffer(elements, dtype).astype(np.float32)).view(int(n_rows), int(n_columns))
-            weights[transformers_name(name)] = as_in_transformers(name, x)
+            theirs = transformers_name(name)
+            if theirs in weights:  # such as norms before and after the same sub-layer
+                raise ValueError(f"nmt does not support {name!r:.80} beside the other array of {theirs!r:.80}")
+            weights[theirs] = as_in_transformers(name, x)
     return yml, weights
 
 

@@ -51,7 +51,7 @@ encoder_l1_self_Wo_ln_scale <f4 32,1 → is (1, 32), by its settings (32,)
 encoder_l1_ffn_W1 <f4 48,32 → is (32, 48), by its settings (48, 32)
 decoder_ff_logit_out_b <f4 1,9 → is (1, 10), by its settings
 decoder_ff_logit_out_Wt <f4 2,2 → is (3, 2), by its settings
-encoder_l1_self_Wo_ln_scale_pre <f4 2,2 → is (2, 2), by its settings (32,)
+encoder_l1_self_Wo_ln_scale_pre <f4 1,32 → does not support 'encoder_l1_self_Wo_ln_scale_pre' beside
 encoder_top_ln_scale <f4 1,32 → by its settings absent
 encoder_l9_self_Wq <f4 2,2 → by its settings absent
 encoder_l0_self_Wq <f4 2,2 → by its settings absent
@@ -87,7 +87,9 @@ transformer-heads 5 → is not divisible by
 transformer-heads 0 → n_heads': input should be
 transformer-dim-ffn 7 → by its settings
 transformer-ffn-activation tanh → activation_function: input should be
-transformer-preprocess n → is missing
+transformer-postprocess da → is missing
+transformer-postprocess an → norm: input should be
+transformer-postprocess [dan] → norm: input should be
 tied-embeddings-all false → is missing
 """)
 WRONG_YAML = {
@@ -126,6 +128,8 @@ WRONG_VOCABULARIES = rows_of("""
 """)
 WRONG_DECODERS = rows_of("""
 models: [other.npz]
+models: [model.npz, vocab.spm]
+vocabs: [vocab.spm, decoder.yml, model.npz]
 vocabs: [a.spm, b.spm]
 vocabs: [/etc/passwd, /etc/shadow]
 models: [../..]
