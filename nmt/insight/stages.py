@@ -73,6 +73,7 @@ STAGES = {
 }
 POSITIONS = {
     "sinusoidal": "Times sqrt(D), plus sines and cosines of the position. Without them word order would be lost.",
+    "marian": "Times sqrt(D), plus sines and cosines of the position, of Marian's wavelengths.",
     "learned": "Times sqrt(D), plus a learned vector of each position. Without it word order would be lost.",
     "rotary": "Times sqrt(D). Positions come in later: queries and keys are rotated by their position.",
     "none": "Times sqrt(D). This model knows nothing of positions.",
