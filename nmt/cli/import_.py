@@ -39,13 +39,13 @@ def import_(
     prepare_torch()
     from nmt.interchange.huggingface_import import model_directory, read_huggingface
     from nmt.interchange.importing import import_model
-    from nmt.interchange.marian_import import read_marian, unpacked
+    from nmt.interchange.marian_import import read_marian, unzipped_model
 
     name = model if revision is None else f"{model}@{revision}"
     languages = {"source_lang": source_lang, "target_lang": target_lang, "target_tag": target_tag}
     with contextlib.ExitStack() as stack:
         if model.endswith(".zip") and Path(model).is_file() and revision is None:
-            directory = stack.enter_context(unpacked(Path(model)))
+            directory = stack.enter_context(unzipped_model(Path(model)))
         else:
             directory = model_directory(model, revision)
         read = read_marian if any(directory.glob("*.npz")) else read_huggingface

@@ -9,7 +9,7 @@ The import converts what is different in Marian:
 - Token ids come from a vocabulary, not from the SentencePiece models: see `nmt.text.vocabulary`.
 - The logits have a bias. The import sets model.projection_bias.
 - The sinusoids of Marian have other wavelengths than those of transformers, whose models were often converted from
-  Marian. So the same weights can be read in two ways: see `READINGS`.
+  Marian. So the same weights can be read in two ways: see `MODEL_READINGS`.
 """
 
 import logging
@@ -45,7 +45,7 @@ log = logging.getLogger("nmt")
 # data.max_length of the run. Longer lines are split into sentences, because Marian models are trained on sentences.
 MAX_LENGTH = 200
 # What differs between the two readings of the same weights, by Marian and by transformers.
-READINGS: dict[str, dict[str, object]] = {
+MODEL_READINGS: dict[str, dict[str, object]] = {
     "marian": {"positions": "marian", "norm_epsilon": 1e-6},
     "huggingface": {"positions": "sinusoidal", "norm_epsilon": 1e-5},
 }
@@ -71,7 +71,7 @@ def import_model(
         name: where the model comes from, for the manifest; by default, the directory.
         source_lang, target_lang: language codes. An empty code is taken from the model's files or from `target_tag`.
         target_tag: a tag without brackets, such as fra for >>fra<<.
-        positions: one of `READINGS`; by default, the one for which the weights were trained.
+        positions: one of `MODEL_READINGS`; by default, the one for which the weights were trained.
         dev: files of sentences and of their translations. Of several readings, the one that predicts them best is kept.
     Raises:
         ModelError: a file is missing or damaged, or nmt does not support the model.
@@ -101,7 +101,7 @@ def import_model(
     starts_with_zeros = not weights["model.decoder.embed_tokens.weight"][target.rows[BOS]].any()
     tensors = checkpoint_tensors(weights, settings, source, target)
     readings = {}
-    for reading, changes in READINGS.items():
+    for reading, changes in MODEL_READINGS.items():
         start = "zero" if starts_with_zeros and reading == "marian" else "bos"
         model = config.model.model_copy(update={**changes, "start": start})
         readings[reading] = Checkpoint(config.model_copy(update={"model": model}), tensors, tokenizers)
@@ -127,7 +127,7 @@ def import_model(
 def chosen_reading(
     readings: Mapping[str, Checkpoint], positions: str, starts_with_zeros: bool, dev: tuple[Path, Path] | None
 ) -> str:
-    """Return one of `READINGS`: the one that predicts `dev` best, or `positions`, or the one of the training."""
+    """Return one of `MODEL_READINGS`: the one that predicts `dev` best, or `positions`, or the one of the training."""
     # Only Marian's decoder starts with zeros. Training with transformers changes the vector that it starts with.
     reading, reason = "huggingface", "its decoder starts with a trained vector, unlike Marian's"
     if starts_with_zeros:

@@ -41,11 +41,11 @@ MAX_YAML_BYTES = 50_000_000  # enough for a vocabulary of a million pieces
 MAX_RATIO = 10  # a ZIP file of a model is about as large as the model
 LOADER: Any = getattr(yaml, "CBaseLoader", yaml.BaseLoader)  # a loader for which every scalar is a text
 # The header of an array, without the bytes before it. All arrays of Marian have two dimensions.
-HEADER = re.compile(
+ARRAY_HEADER = re.compile(
     r"\{'descr': '(<f[24])', 'fortran_order': False, 'shape': \(([0-9]{1,9}), ([0-9]{1,9})\), \} *", re.ASCII
 )
 LAYER_ARRAY = re.compile(r"(encoder|decoder)_l([0-9]{1,3})_(.+)", re.ASCII)
-SETTINGS = {  # key: name of a setting in transformers; value: its name in Marian
+SETTING_NAMES = {  # key: name of a setting in transformers; value: its name in Marian
     "d_model": "dim-emb",
     "encoder_layers": "enc-depth",
     "decoder_layers": "dec-depth",
@@ -74,20 +74,20 @@ def read_marian(directory: Path) -> ModelFiles:
     # 1. Read the vocabularies and the arrays.
     search = {}
     for path in sorted(directory.glob("*decoder.yml"))[:1]:
-        with damages(path):
+        with damages_as_model_error(path):
             search = parse_yaml(read_capped(path, MAX_YAML_BYTES))
     file, _ = chosen_files(directory, search.get("models"), "*.npz")
     source_file, target_file = chosen_files(directory, search.get("vocabs"), "*vocab.yml", "*.spm")
     source, source_spm = read_side(source_file, directory / "source.spm")
     target, target_spm = read_side(target_file, directory / "target.spm")
-    with damages(file):
+    with damages_as_model_error(file):
         yml, weights = read_arrays(file)
         for key, supported in SUPPORTED_VALUES.items():
             if yml.get(key, supported) != supported:
                 raise ValueError(f"nmt does not support {key}={yml[key]!r:.50}")
 
     # 2. Give the settings the names of transformers.
-    values = {name: yml[key] for name, key in SETTINGS.items() if key in yml}
+    values = {name: yml[key] for name, key in SETTING_NAMES.items() if key in yml}
     ties_all = yml.get("tied-embeddings-all") in TRUE
     values |= {"model_type": "marian", "scale_embedding": True}
     values["norm"] = NORMS.get(str(yml.get("transformer-postprocess", "dan")))
@@ -120,7 +120,7 @@ def chosen_files(directory: Path, listed: Sequence[str] | None, *patterns: str) 
 
 def read_side(path: Path, spm: Path) -> tuple[Side, Path]:
     """Return a vocabulary in our order, and the path of its tokenizer: of itself, or `spm` if it is a YAML file."""
-    with damages(path):
+    with damages_as_model_error(path):
         if path.suffix == ".spm":
             model = read_capped(path, MAX_MODEL_BYTES)
             check_loadable("sentencepiece", str(path), model)
@@ -156,7 +156,7 @@ def parse_yaml(content: bytes) -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def damages(path: Path) -> Iterator[None]:
+def damages_as_model_error(path: Path) -> Iterator[None]:
     """Convert errors of reading a file to ModelError."""
     try:
         with os_errors_as(ModelError, f"read {path}", hint=HINT):
@@ -185,7 +185,7 @@ def read_arrays(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
             if name == SETTINGS_ARRAY:
                 yml = parse_yaml(elements.rstrip(b"\0"))
                 continue
-            match = HEADER.fullmatch(header.decode("latin-1"))
+            match = ARRAY_HEADER.fullmatch(header.decode("latin-1"))
             if not match:
                 raise ValueError(f"{name!r:.80} has the header {header!r:.150}, not that of a matrix <f4 in C order")
             dtype, n_rows, n_columns = match.groups()
@@ -220,10 +220,10 @@ def as_in_transformers(name: str, x: Tensor) -> Tensor:
 
 
 @contextlib.contextmanager
-def unpacked(path: Path) -> Iterator[Path]:
+def unzipped_model(path: Path) -> Iterator[Path]:
     """Unpack a model's files in a ZIP file to a temporary directory, without the directories of the ZIP file."""
     with tempfile.TemporaryDirectory() as temp:
-        with damages(path), open_file(path) as file, zipfile.ZipFile(file) as archive:
+        with damages_as_model_error(path), open_file(path) as file, zipfile.ZipFile(file) as archive:
             check_deflated(archive)
             infos = [info for info in archive.infolist() if info.filename.endswith((".npz", ".spm", ".yml"))]
             if sum(info.file_size for info in infos) > MAX_RATIO * os.fstat(file.fileno()).st_size:
@@ -231,6 +231,6 @@ def unpacked(path: Path) -> Iterator[Path]:
             for info in infos:
                 # Another file of the same name is an error.
                 copy = Path(temp, Path(info.filename).name)
-                with archive.open(info) as member, copy.open("xb") as unpacked_file:
-                    shutil.copyfileobj(member, unpacked_file)
+                with archive.open(info) as member, copy.open("xb") as copied:
+                    shutil.copyfileobj(member, copied)
         yield Path(temp)

@@ -18,7 +18,7 @@ from reliability.test_untrusted import Bomb
 
 from nmt.errors import ModelError, NmtError
 from nmt.interchange.importing import import_model
-from nmt.interchange.marian_import import parse_yaml, read_marian, unpacked
+from nmt.interchange.marian_import import parse_yaml, read_marian, unzipped_model
 
 MODEL = Path("model")
 NPZ = MODEL / "model.npz"
@@ -311,7 +311,7 @@ def test_a_wrong_zip_file_is_refused(kind: str) -> None:
             archive.writestr(name, content)
     with (
         pytest.raises(ModelError, match=r"^model\.zip is damaged|^cannot read model\.zip") as caught,
-        unpacked(Path("model.zip")),
+        unzipped_model(Path("model.zip")),
     ):
         pass
     check_clear(caught.value)
@@ -322,7 +322,7 @@ def test_a_zip_file_writes_nowhere_else(name: str) -> None:
     with zipfile.ZipFile("model.zip", "w") as archive:
         archive.writestr(name, b"a: b")
     before = sorted(Path.cwd().parent.rglob("*"))
-    with unpacked(Path("model.zip")) as directory:
+    with unzipped_model(Path("model.zip")) as directory:
         (file,) = directory.rglob("*")
         assert file.name.endswith("evil.yml")
     assert sorted(Path.cwd().parent.rglob("*")) == before
@@ -332,7 +332,7 @@ def test_a_zip_file_writes_nowhere_else(name: str) -> None:
 def test_other_compressions_are_refused(method: int) -> None:
     with zipfile.ZipFile("model.zip", "w", method) as archive:
         archive.writestr("model.npz", b"\0" * 1000)
-    with pytest.raises(ModelError, match="its compression is not Deflate"), unpacked(Path("model.zip")):
+    with pytest.raises(ModelError, match="its compression is not Deflate"), unzipped_model(Path("model.zip")):
         pass
 
 
