@@ -50,10 +50,10 @@ class Comparison(NamedTuple):
 
 
 def marian(program: str, directory: Path, command: str) -> list[str]:
-    """Run a command of Marian, and return the lines that it prints."""
+    """Run a command of Marian, and return the lines that it prints, without spaces at their ends, as nmt has none."""
     arguments = ["nice", "-n", "10", program, *command.split()]
     done = subprocess.run(arguments, cwd=directory, capture_output=True, text=True, check=True)
-    return done.stdout.splitlines()
+    return [line.strip(" ") for line in done.stdout.splitlines()]
 
 
 def compare(program: str, directory: Path, name: str, updates: int) -> Comparison:
