@@ -44,8 +44,9 @@ def import_(
     name = model if revision is None else f"{model}@{revision}"
     languages = {"source_lang": source_lang, "target_lang": target_lang, "target_tag": target_tag}
     with contextlib.ExitStack() as stack:
-        if model.endswith(".zip") and Path(model).is_file() and revision is None:
-            directory = stack.enter_context(unzipped_model(Path(model)))
+        path = Path(model)
+        if path.suffix == ".zip" and path.is_file() and revision is None:
+            directory = stack.enter_context(unzipped_model(path))
         else:
             directory = model_directory(model, revision)
         read = read_marian if any(directory.glob("*.npz")) else read_huggingface

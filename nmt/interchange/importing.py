@@ -21,7 +21,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from nmt.config import check_config, is_language
+from nmt.config import Config, check_config, is_language
 from nmt.config.yaml_file import Origins
 from nmt.decode.engines.torch_engine import TorchEngine
 from nmt.errors import InputError, ModelError, os_errors_as
@@ -100,28 +100,42 @@ def import_model(
     weights = files.read_weights()
     starts_with_zeros = not weights["model.decoder.embed_tokens.weight"][target.rows[BOS]].any()
     tensors = checkpoint_tensors(weights, settings, source, target)
+    readings = model_readings(config, starts_with_zeros)
+    checkpoints = {reading: Checkpoint(changed, tensors, tokenizers) for reading, changed in readings.items()}
+    if files.file.suffix == ".npz":
+        log.info("%s is not compared: nmt does not run Marian", files.file.name)
+    else:
+        check_log_probs(files.file.parent, checkpoints["huggingface"].model(), source, target)
+
+    # 3. Choose how the model is read, and write the run.
+    reading = chosen_reading(checkpoints, positions, starts_with_zeros, dev)
+    checkpoint = checkpoints[reading]
+    origin = {"from": name or str(files.file.parent), "positions": reading}
+    origin[files.file.name] = hash_file(files.file)
+    write_imported(output, checkpoint, origin)
+
+
+def write_imported(output: Path, checkpoint: Checkpoint, origin: Mapping[str, str]) -> None:
+    """Write a run with a model. `origin` says in its manifest where the model comes from."""
+    config = checkpoint.config
+    with atomic_directory(output) as temp:
+        run = RunDirectory(temp)
+        run.create()
+        run.write_config(config.model_copy(update={"run": str(output)}))
+        run.write_tokenizers(checkpoint.tokenizers, config.tokenizer.joint)
+        manifest = new_manifest({}, {}, config.seed)
+        run.write_manifest({**manifest, "imported": origin})
+        save_checkpoint(run.model_file, checkpoint)
+
+
+def model_readings(config: Config, starts_with_zeros: bool) -> dict[str, Config]:
+    """Return the config of each of `MODEL_READINGS`."""
     readings = {}
     for reading, changes in MODEL_READINGS.items():
         start = "zero" if starts_with_zeros and reading == "marian" else "bos"
         model = config.model.model_copy(update={**changes, "start": start})
-        readings[reading] = Checkpoint(config.model_copy(update={"model": model}), tensors, tokenizers)
-    if files.file.suffix == ".npz":
-        log.info("%s is not compared: nmt does not run Marian", files.file.name)
-    else:
-        check_log_probs(files.file.parent, readings["huggingface"].model(), source, target)
-
-    # 3. Choose how the model is read, and write the run.
-    reading = chosen_reading(readings, positions, starts_with_zeros, dev)
-    checkpoint = readings[reading]
-    origin = {"from": name or str(files.file.parent), "positions": reading, files.file.name: hash_file(files.file)}
-    with atomic_directory(output) as temp:
-        run = RunDirectory(temp)
-        run.create()
-        run.write_config(checkpoint.config.model_copy(update={"run": str(output)}))
-        run.write_tokenizers(tokenizers, config.tokenizer.joint)
-        manifest = new_manifest({}, {}, config.seed)
-        run.write_manifest({**manifest, "imported": origin})
-        save_checkpoint(run.model_file, checkpoint)
+        readings[reading] = config.model_copy(update={"model": model})
+    return readings
 
 
 def chosen_reading(
@@ -144,7 +158,8 @@ def chosen_reading(
 
 def dev_perplexity(checkpoint: Checkpoint, source: Path, target: Path) -> float:
     """Return the perplexity of a model on a dev set."""
-    translator = Translator(TorchEngine(checkpoint.model()), checkpoint.tokenizers, checkpoint.config)
+    engine = TorchEngine(checkpoint.model())
+    translator = Translator(engine, checkpoint.tokenizers, checkpoint.config)
     scored = score_pairs(translator, iter_pairs([source], [target]), translator.options)
     return perplexity([translation.hypotheses[0].log_probs for translation in scored])
 

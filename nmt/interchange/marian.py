@@ -169,17 +169,20 @@ def arrays(model: Transformer, source_tokens: list[int], target_tokens: list[int
     # 1. Convert the weights.
     for name, x in weights(model).items():
         if names.get(name, "").endswith(EMBEDDINGS):
-            tensors[names[name]] = x[source_tokens if "encoder" in name else target_tokens]
+            tokens = source_tokens if "encoder" in name else target_tokens
+            tensors[names[name]] = x[tokens]
         elif "layers" in name:
             _, stack, _, layer, part = name.split(".", 4)
-            tensors[f"{stack}_l{int(layer) + 1}_{names[part]}"] = x.T if x.dim() == 2 else x[None]
+            number = int(layer) + 1
+            tensors[f"{stack}_l{number}_{names[part]}"] = x.T if x.dim() == 2 else x[None]
     # 2. Convert the bias, in which PAD and BOS are banned. Marian bans UNK itself.
     bias = export.logits_bias(model)
     if settings.projection_bias:
         bias[UNK] = model.projection.bias[UNK].detach()
     tensors["decoder_ff_logit_out_b"] = bias[None, target_tokens]
     # 3. Add the settings.
-    values = settings.model_dump() | {"activation": settings.activation.replace("silu", "swish")}
+    values = settings.model_dump()
+    values["activation"] = settings.activation.replace("silu", "swish")
     tied = settings.tied_embeddings
     sizes = {"n_source": len(source_tokens), "n_target": len(target_tokens)}
     yml = MODEL_YML.format(**values, **sizes, ties_output=tied == "decoder", ties_all=tied == "all")

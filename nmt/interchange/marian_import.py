@@ -56,6 +56,7 @@ SETTING_NAMES = {  # key: name of a setting in transformers; value: its name in 
     "activation_function": "transformer-ffn-activation",
 }
 TRUE = ("true", "True")
+SUFFIXES = (".npz", ".spm", ".yml")  # of the files that are unpacked
 NORMS = {"dan": "post", "da": "pre"}  # key: transformer-postprocess, steps after a sub-layer; value: our model.norm
 # Settings that change what is computed, but not the arrays, and the values that nmt supports.
 SUPPORTED_VALUES = {
@@ -90,13 +91,16 @@ def read_marian(directory: Path) -> ModelFiles:
     values = {name: yml[key] for name, key in SETTING_NAMES.items() if key in yml}
     ties_all = yml.get("tied-embeddings-all") in TRUE
     values |= {"model_type": "marian", "scale_embedding": True}
-    values["norm"] = NORMS.get(str(yml.get("transformer-postprocess", "dan")))
+    steps = yml.get("transformer-postprocess", "dan")
+    values["norm"] = NORMS.get(str(steps))
     values["share_encoder_decoder_embeddings"] = ties_all
     values["tie_word_embeddings"] = ties_all or yml.get("tied-embeddings") in TRUE
     values["decoder_start_token_id"] = target.rows[BOS]
     # The sides have one row more than Marian, for PAD and BOS, and two more pieces.
-    values |= {"vocab_size": len(source.pieces) - 1, "decoder_vocab_size": len(target.pieces) - 1}
-    values |= {"num_beams": search.get("beam-size", 12), "length_penalty": search.get("normalize", 0)}
+    values["vocab_size"] = len(source.pieces) - 1
+    values["decoder_vocab_size"] = len(target.pieces) - 1
+    values["num_beams"] = search.get("beam-size", 12)
+    values["length_penalty"] = search.get("normalize", 0)
     settings = checked_settings(values, file, strict=False)
     if settings.norm == "pre":
         log.warning("Marian decodes pre-norm models in another way than it trains them: its translations will differ")
@@ -112,7 +116,8 @@ def chosen_files(directory: Path, listed: Sequence[str] | None, *patterns: str) 
         names = names or [path.name for path in directory.glob(pattern)]
     present = {path.name for path in directory.iterdir()}
     largest = len(patterns) if listed else 1  # a model has one file with weights, and up to two vocabularies
-    if not 0 < len({*names}) <= largest or not present.issuperset(names):
+    n_files = len({*names})
+    if not 0 < n_files <= largest or not present.issuperset(names):
         hint = "decoder.yml lists the files of a model under models and vocabs"
         raise ModelError(f"{directory} has no such file, or several: {names or patterns!r:.200}", hint=hint)
     return directory / names[0], directory / names[-1]
@@ -176,12 +181,14 @@ def read_arrays(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
         # 1. If arrays are neither compressed nor overlap, all of them together are not larger than the file.
         infos = npz.infolist()
         n_bytes = sum(info.file_size for info in infos)
-        if any(info.compress_type for info in infos) or n_bytes > os.fstat(file.fileno()).st_size:
+        size = os.fstat(file.fileno()).st_size
+        if any(info.compress_type for info in infos) or n_bytes > size:
             raise ValueError("its arrays are compressed, which Marian does not read, or overlap")
         # 2. Read the arrays. Each has a header, which is a Python dict as text, after ten bytes with its size.
         for info in infos:
             name = info.filename.removesuffix(".npy")
-            header, _, elements = npz.read(info)[10:].partition(b"\n")
+            content = npz.read(info)[10:]
+            header, _, elements = content.partition(b"\n")
             if name == SETTINGS_ARRAY:
                 yml = parse_yaml(elements.rstrip(b"\0"))
                 continue
@@ -189,7 +196,8 @@ def read_arrays(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
             if not match:
                 raise ValueError(f"{name!r:.80} has the header {header!r:.150}, not that of a matrix <f4 in C order")
             dtype, n_rows, n_columns = match.groups()
-            x = torch.from_numpy(np.frombuffer(elements, dtype).astype(np.float32)).view(int(n_rows), int(n_columns))
+            array = np.frombuffer(elements, dtype).astype(np.float32)
+            x = torch.from_numpy(array).view(int(n_rows), int(n_columns))
             theirs = transformers_name(name)
             if theirs in weights:  # such as norms before and after the same sub-layer
                 raise ValueError(f"nmt does not support {name!r:.80} beside the other array of {theirs!r:.80}")
@@ -204,7 +212,8 @@ def transformers_name(name: str) -> str:
         return ARRAYS.get(name, name)
     stack, layer, part = match.groups()
     part = part.removesuffix("_pre")
-    return f"model.{stack}.layers.{int(layer) - 1}.{ARRAYS.get(part, part)}"
+    i = int(layer) - 1
+    return f"model.{stack}.layers.{i}.{ARRAYS.get(part, part)}"
 
 
 def as_in_transformers(name: str, x: Tensor) -> Tensor:
@@ -225,8 +234,9 @@ def unzipped_model(path: Path) -> Iterator[Path]:
     with tempfile.TemporaryDirectory() as temp:
         with damages_as_model_error(path), open_file(path) as file, zipfile.ZipFile(file) as archive:
             check_deflated(archive)
-            infos = [info for info in archive.infolist() if info.filename.endswith((".npz", ".spm", ".yml"))]
-            if sum(info.file_size for info in infos) > MAX_RATIO * os.fstat(file.fileno()).st_size:
+            infos = [info for info in archive.infolist() if info.filename.endswith(SUFFIXES)]
+            n_bytes = sum(info.file_size for info in infos)
+            if n_bytes > MAX_RATIO * os.fstat(file.fileno()).st_size:
                 raise ValueError(f"it is over {MAX_RATIO} times as large unpacked")
             for info in infos:
                 # Another file of the same name is an error.
