@@ -66,7 +66,6 @@ def import_model(
     """Convert a model to a run. If an error is raised, nothing is written.
 
     Args:
-        files: the files of the model.
         output: the run directory, which must not exist.
         name: where the model comes from, for the manifest; by default, the directory.
         source_lang, target_lang: language codes. An empty code is taken from the model's files or from `target_tag`.
