@@ -13,13 +13,15 @@ import os
 import re
 import shlex
 import shutil
+import struct
 import tempfile
 import time
+import zlib
 from collections.abc import Callable, Iterator
 from io import BufferedReader
 from pathlib import Path
 from typing import Any, BinaryIO
-from zipfile import ZIP_DEFLATED, ZIP_STORED
+from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile
 
 from nmt.errors import InputError, NmtError, OutputError, os_errors_as
 
@@ -29,6 +31,8 @@ TEMP_MARK, OLD_MARK = ".tmp.", ".nmt-old."
 # Write to these paths through their descriptors. On Linux, opening them would overwrite a redirected file.
 DESCRIPTORS = {Path("/dev/stdout"): 1, Path("/dev/stderr"): 2}
 WRITE_HINT = "check that the directory exists, that you may write there and that the disk has room"
+# The exceptions that zipfile and parsers raise for damaged archives.
+ZIP_ERRORS = (BadZipFile, zlib.error, struct.error, OverflowError, ValueError, EOFError, OSError, RuntimeError)
 DAY_S = 24 * 3600  # entries of the cache that were used within this time are kept
 # If the cache is larger than this, the entries that were used least recently are removed.
 MAX_CACHE_BYTES = 2_000_000_000  # size of about 200 converted models of 2.35M parameters, or of the text of 10M pairs

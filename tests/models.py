@@ -75,6 +75,7 @@ RUNGS: list[Choices] = [
     {"attention_window": 2},
     {"attention_window": 1, "positions": "rotary", "norm": "post"},
     {"positions": "learned", "norm": "post"},
+    {"positions": "marian", "norm": "post", "start": "zero"},
 ]
 FAMILY = [TRANSFORMERS[0], TRANSFORMERS[-1], *RUNGS, *RNNS]
 

@@ -280,7 +280,8 @@ def test_least_recently_used_entries_over_the_limit_are_removed(cache: Path, mon
     entries = list(map(used_before, (0.9, 2, 3, 4), range(4)))
     monkeypatch.setattr(files, "MAX_CACHE_BYTES", 3 * len(NEW))  # the new entry and two others
     cached("kind", 9, fill)
-    assert [entry.exists() for entry in entries] == [True, True, False, False]
+    result = [entry.exists() for entry in entries]
+    assert result == [True, True, False, False]
 
 
 def test_entries_used_within_a_day_are_kept_over_the_limit(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:

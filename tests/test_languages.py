@@ -32,7 +32,8 @@ ja         ja       ja   Jpan
 @pytest.mark.parametrize("row", rows_of(NAMES), ids=lambda row: row.split()[0])
 def test_the_language_of_a_name(row: str) -> None:
     name, code, base, script = row.split()
-    assert (language_code(name), base_language(name), script_of(name)) == (code, base, script)
+    result = (language_code(name), base_language(name), script_of(name))
+    assert result == (code, base, script)
 
 
 @pytest.mark.parametrize("name", ["", "xx", "und", "zxx", "German", "1", "a b", "clean", "lc", ">>", "de-"])

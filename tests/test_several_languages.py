@@ -261,6 +261,7 @@ def test_an_export_of_one_language_leaves_nothing_to_choose(run: Path, tmp_path:
 def test_check_examines_the_corpora_of_a_direction(run: Path) -> None:
     done = run_in(run, "check config.yaml -l back --json")
     corpora = json.loads(done.stdout)["corpora"]
-    assert [corpus["name"] for corpus in corpora] == ["train", "dev", "test"]
+    result = [corpus["name"] for corpus in corpora]
+    assert result == ["train", "dev", "test"]
     for corpus, stride in zip(corpora, (1, 25, 21), strict=True):
         assert corpus["n_source"] == len(LINES[::stride])

@@ -58,7 +58,7 @@ def test_statements_of_the_package_are_read_at_once() -> None:
     assert counts.n_nested == 0
     assert counts.n_conditionals == 0
     assert counts.comments >= 18
-    assert counts.content <= 74_000
+    assert counts.content <= 74_900
 
 
 def test_statements_of_the_tests_are_read_at_once() -> None:
@@ -82,7 +82,7 @@ def test_every_room_is_read_at_once() -> None:
 def test_commands_and_their_options_are_few() -> None:
     commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
     assert len(commands) <= 17
-    assert sum(len(command.params) for command in commands.values()) <= 185
+    assert sum(len(command.params) for command in commands.values()) <= 187
 
 
 def n_settings(section: type[BaseModel]) -> int:
@@ -94,7 +94,7 @@ def n_settings(section: type[BaseModel]) -> int:
 
 
 def test_settings_are_few() -> None:
-    assert n_settings(Config) <= 79
+    assert n_settings(Config) <= 81
 
 
 def canonical(name: str) -> str:

@@ -222,8 +222,12 @@ class ModelSettings(Section):
     )
     padding_mask: bool = Field(True, description="mask source padding; false only to see its effect")
     norm: Literal["pre", "post"] = Field("pre", description="layer norm before each sub-layer, or after")
+    norm_epsilon: float = Field(1e-5, gt=0, le=1, description="added to the variance in layer norms; Marian: 1e-6")
     # Positions, embeddings and the projection to logits.
-    positions: Literal["sinusoidal", "learned", "rotary", "none"] = Field("sinusoidal", description="position encoding")
+    positions: Literal["sinusoidal", "marian", "learned", "rotary", "none"] = Field(
+        "sinusoidal", description="position encoding; marian: sinusoids of other wavelengths"
+    )
+    start: Literal["bos", "zero"] = Field("bos", description="first input of the decoder: BOS, or zeros as in Marian")
     projection_bias: bool = Field(False, description="a bias on the logits, as imported models have it")
     max_positions: int = Field(1024, ge=8, le=100_000, description="longest sequence that the model accepts, pieces")
     tied_embeddings: Literal["all", "decoder", "none"] = Field(
@@ -249,8 +253,8 @@ class ModelSettings(Section):
             raise ValueError(f"d_model ({self.d_model}) is not divisible by n_heads ({self.n_heads})")
 
         # 4. Position encodings are pairs of numbers. An rnn, also "sinusoidal", halves its width for two directions.
-        if self.positions == "sinusoidal" and self.d_model % 2:
-            raise ValueError(f"architecture rnn and sinusoidal positions need an even d_model, got {self.d_model}")
+        if self.positions in ("sinusoidal", "marian") and self.d_model % 2:
+            raise ValueError(f"architecture rnn and sinusoids need an even d_model, got {self.d_model}")
         width = self.d_model // self.n_heads
         if self.positions == "rotary" and width % 2:
             raise ValueError(f"rotary positions need an even d_model / n_heads, got {width}")

@@ -4,9 +4,7 @@ import codecs
 import contextlib
 import json
 import re
-import struct
 import zipfile
-import zlib
 from collections.abc import Iterator
 from io import BytesIO
 
@@ -23,7 +21,7 @@ from nmt.documents.tables import JSON
 from nmt.documents.xliff import XLIFF
 from nmt.documents.xml_strings import ANDROID, QT, RESX, STRINGSDICT
 from nmt.errors import InputError
-from nmt.files import check_deflated
+from nmt.files import ZIP_ERRORS, check_deflated
 
 # The names of archive members that contain text. Comments and slide layouts are not translated.
 WORD = r"word/(?:document|header|footer|footnotes|endnotes)[^/]*\.xml"
@@ -41,8 +39,6 @@ UTF_16 = {codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
 ENCRYPTED = re.compile(
     r"""encryption-data|\sAlgorithm\s*=\s*["'](?!http://www\.idpf\.org/2008/embedding|http://ns\.adobe\.com/pdf/enc#RC)"""
 )
-# The exceptions that parsers and zipfile raise for damaged documents.
-DAMAGES = (zipfile.BadZipFile, zlib.error, struct.error, OverflowError, ValueError, EOFError, OSError, RuntimeError)
 
 
 @contextlib.contextmanager
@@ -53,7 +49,7 @@ def damages(title: object, name: str = "") -> Iterator[None]:
     """
     try:
         yield
-    except DAMAGES as error:
+    except ZIP_ERRORS as error:
         reason = "nested too deeply" if isinstance(error, RecursionError) else error
         message = f"{title} is damaged: {name} {reason}".replace("  ", " ")
         raise InputError(message, hint="save it anew from its own program") from error
@@ -94,7 +90,7 @@ def decoded(title: object, name: str, content: bytes, encoding: str = "utf-8") -
 def unzipped(content: bytes, max_bytes: int) -> tuple[list[zipfile.ZipInfo], dict[str, bytes]]:
     """Return the descriptions of the members of a ZIP file, and their contents by name.
 
-    Raises one of `DAMAGES` if the file is damaged or encrypted, or if the members are too large or too many.
+    Raises one of `ZIP_ERRORS` if the file is damaged or encrypted, or if the members are too large or too many.
     """
     if content.startswith(OFFICE_97):
         raise ValueError("it has a password, or the format of Office 97")

@@ -14,10 +14,9 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from nmt.documents.files import DAMAGES
 from nmt.documents.memory_formats import COPY_SUFFIXES, MEMORY_READERS, utf8_text
 from nmt.errors import InputError
-from nmt.files import atomic_writer, cached
+from nmt.files import ZIP_ERRORS, atomic_writer, cached
 from nmt.languages import base_language, language_code
 from nmt.run.directory import hash_files
 from nmt.text.corpus_files import SIDES
@@ -124,7 +123,7 @@ def memory_units(path: Path, copy: Path = NOWHERE) -> Iterator[tuple[dict[str, A
                 yield unit, texts
     except ImportError as error:
         raise InputError(f"{error.name} is not installed", hint=f"pip install {error.name}") from error
-    except (*DAMAGES, LookupError, csv.Error, SyntaxError) as error:
+    except (*ZIP_ERRORS, LookupError, csv.Error, SyntaxError) as error:
         raise InputError(
             f"{path} is damaged after unit {n_units:,}: {error}", hint="save it anew in UTF-8, a table as .csv"
         ) from error
@@ -148,7 +147,8 @@ def copy_memories(
         cleaned: files with the sources and with the targets of the pairs that are kept.
         kept: their numbers, counted from 1 over all memories.
     """
-    new_texts = zip(*(iter_lines([file]) for file in cleaned), strict=True)
+    texts_of_sides = [iter_lines([file]) for file in cleaned]
+    new_texts = zip(*texts_of_sides, strict=True)
     n_pairs = 0
     for path in paths:
         names = sides_of(path, languages)

@@ -100,7 +100,8 @@ def workbook_units(text: TextIOWrapper, copy: StreamWriter, _: Path) -> Iterator
     from openpyxl import load_workbook
 
     workbook = load_workbook(text.buffer, read_only=True, data_only=True)
-    return table_units(workbook.worksheets[0].iter_rows(values_only=True), csv.writer(copy))
+    rows = workbook.worksheets[0].iter_rows(values_only=True)
+    return table_units(rows, csv.writer(copy))
 
 
 def zip_units(text: Any, copy: StreamWriter, _: Path) -> Iterator[dict[str, Any]]:

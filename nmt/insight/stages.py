@@ -73,6 +73,7 @@ STAGES = {
 }
 POSITIONS = {
     "sinusoidal": "Times sqrt(D), plus sines and cosines of the position. Without them word order would be lost.",
+    "marian": "Times sqrt(D), plus sines and cosines of the position, of Marian's wavelengths.",
     "learned": "Times sqrt(D), plus a learned vector of each position. Without it word order would be lost.",
     "rotary": "Times sqrt(D). Positions come in later: queries and keys are rotated by their position.",
     "none": "Times sqrt(D). This model knows nothing of positions.",
@@ -264,7 +265,7 @@ def excerpts() -> dict[str, tuple[str, str]]:
 def positions_stage(part: str, x: Tensor, axes: str, model: Transformer) -> Stage:
     """Return the stage of layer 1's input: scaled embeddings, plus positional encodings if the model adds any."""
     positions = model.settings.positions
-    name = "Embedding + position" if positions in ("sinusoidal", "learned") else "Scaled embedding"
+    name = "Embedding + position" if positions in ("sinusoidal", "marian", "learned") else "Scaled embedding"
     return stage(part, name, x, axes, "positions", POSITIONS[positions])
 
 

@@ -1,1 +1,1 @@
-"""Export of models to the formats of CTranslate2, Argos Translate and Hugging Face, and import of Marian models."""
+"""Export of models for CTranslate2, Argos Translate, Hugging Face and Marian, and import from the last two."""

@@ -29,7 +29,7 @@ from nmt.files import atomic_directory
 from nmt.interchange import export
 from nmt.model.transformer import DecoderLayer, EncoderLayer, Transformer
 from nmt.run.directory import RunDirectory
-from nmt.text import EOS
+from nmt.text import BOS, EOS
 from nmt.text.tokenizer import Tokenizers
 from nmt.translate.translator import Translator
 
@@ -124,12 +124,15 @@ def _model_spec(model: Transformer) -> Any:
     spec = specs.TransformerSpec(encoder, decoder)
     spec.config.add_source_eos = True
     spec.config.decoder_start_token = spec.config.bos_token
+    spec.config.layer_norm_epsilon = settings.norm_epsilon
     if model.rotations is not None:
         del encoder.position_encodings  # rotary positions need no table; the decoder's spec has none anyway
 
     # 2. Copy the weights into the spec.
     encoder.embeddings[0].weight = _array(model.source_embedding.weight)
     decoder.embeddings.weight = _array(model.target_embedding.weight)
+    if settings.start == "zero":
+        decoder.embeddings.weight[BOS] = 0
     decoder.projection.weight = _array(model.projection.weight)
     decoder.projection.bias = _array(export.logits_bias(model))
     _copy_stack(model, model.encoder, model.source_positions, model.encoder_norm, encoder)

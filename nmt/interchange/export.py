@@ -46,16 +46,23 @@ def check_replaceable(path: Path, names: Collection[str], needed: Sequence[str],
     raise InputError(f"{path} exists and is not an export", hint="name another directory, or delete it")
 
 
-def exportable_model(translator: Translator, tool: str, supported: Mapping[str, Sequence[object]]) -> Transformer:
+def exportable_model(
+    translator: Translator, tool: str, supported: Mapping[str, Sequence[object]], *, unset: Sequence[str] = ()
+) -> Transformer:
     """Return the translator's model. Raises InputError if it is an ensemble, or if `tool` does not support it.
 
-    `supported` has the supported values of settings in the section `model`. Other settings may have any value.
+    `supported` has the supported values of settings in the section `model`. Other settings may have any value. `unset`
+    are properties of the section `data` that must be empty, because they change a text before the tokenizer.
     """
     problem = "an ensemble cannot be exported as one model"
     hint = "export each model by itself"
     model = only_model(translator.engine, "weights to export", problem=problem, hint=hint)
     if setting := unsupported(translator.config.model, supported):
         raise InputError(f"{tool} does not support {setting}", hint="translate with nmt itself")
+    for key in unset:
+        if value := getattr(translator.config.data, key):
+            reason = f"{tool} does not support data.{key}={str(value).lower()}"
+            raise InputError(reason, hint="translate with nmt itself")
     assert isinstance(model, Transformer)
     return model
 

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 
 from nmt.config import Config, ModelSettings, language
 from nmt.decode.engines.ctranslate2_engine import SUPPORTED
-from nmt.errors import InputError, NmtError
+from nmt.errors import NmtError
 from nmt.files import atomic_directory, atomic_write
 from nmt.interchange import export
 from nmt.model.transformer import Transformer
@@ -36,11 +36,12 @@ log = logging.getLogger("nmt")
 
 # Key: value of model.norm; value: model type and class in transformers.
 CLASSES = {"post": ("marian", "MarianMTModel"), "pre": ("pegasus", "PegasusForConditionalGeneration")}
-# The supported settings, by `model.norm`. MarianMTModel always computes sinusoidal positions. Pegasus reads a table of
-# positions from the file, so it supports all positions.
+# The supported settings, by `model.norm`. MarianMTModel always computes its sinusoids, which differ from those of
+# Marian. Pegasus reads a table of positions from the file, so it supports all positions.
+BOTH: dict[str, tuple[object, ...]] = {"norm_epsilon": (1e-5,), "start": ("bos",)}
 SUPPORTED_BY_NORM: dict[str, dict[str, tuple[object, ...]]] = {
-    "post": {"positions": ("sinusoidal",)},
-    "pre": {"positions": ("sinusoidal", "learned", "none"), "tied_embeddings": ("all",)},
+    "post": {"positions": ("sinusoidal",), **BOTH},
+    "pre": {"positions": ("sinusoidal", "learned", "none"), "tied_embeddings": ("all",), **BOTH},
 }
 FILES = {  # names of all files that an export may contain
     "config.json",
@@ -118,7 +119,9 @@ def to_huggingface(translator: Translator, path: Path) -> None:
         NmtError: transformers' tokens or log-probabilities differ from ours.
     """
     export.check_replaceable(path, FILES, ["README.md", "source.spm"], "trained with nmt")
-    model = holdable_model(translator)
+    norm = translator.config.model.norm
+    supported = SUPPORTED | SUPPORTED_BY_NORM[norm]
+    model = export.exportable_model(translator, CLASSES[norm][1], supported, unset=("nfkc_source", "target_tag"))
     # Import transformers before the directory is made: a signal during an import ends the process without cleanup.
     transformers = import_transformers()
     config = translator.config
@@ -138,18 +141,6 @@ def to_huggingface(translator: Translator, path: Path) -> None:
         check_pieces(translator, tokenizer)
         difference = check_log_probs(translator, model, loaded.eval())
     log.info("checked: pieces are the same, log-probabilities differ by at most %.1g nats", difference)
-
-
-def holdable_model(translator: Translator) -> Transformer:
-    """Return the translator's model. Raises InputError if the format cannot hold the model or the text settings."""
-    # Check the settings of the model, then the settings that change a text before the tokenizer.
-    norm = translator.config.model.norm
-    model = export.exportable_model(translator, CLASSES[norm][1], SUPPORTED | SUPPORTED_BY_NORM[norm])
-    for key in ("nfkc_source", "target_tag"):
-        if value := getattr(translator.config.data, key):
-            reason = f"MarianTokenizer does not support data.{key}={str(value).lower()}"
-            raise InputError(reason, hint="translate with nmt itself")
-    return model
 
 
 def _write_json(file: Path, content: object) -> None:

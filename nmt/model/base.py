@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from nmt.config import ModelSettings
 from nmt.errors import ConfigError
 from nmt.model.kernels import Dropout, Linear
+from nmt.text import BOS
 
 PART_OF = {  # first component of a parameter's name -> its part of the model, as in train.freeze
     "source_embedding": "embeddings",
@@ -114,8 +115,14 @@ class Seq2Seq(nn.Module, abc.ABC):
         return sum(p.numel() for p in self.parameters() if p.requires_grad)
 
     def scaled_embedding(self, tokens: Tensor, embedding: nn.Module) -> Tensor:
-        """Return the embeddings (B, T, D) of token ids (B, T), times sqrt(D) (Vaswani et al. 2017, section 3.4)."""
+        """Return the embeddings (B, T, D) of token ids (B, T), times sqrt(D) (Vaswani et al. 2017, section 3.4).
+
+        With model.start=zero, the vector of BOS is 0.
+        """
         out: Tensor = embedding(tokens) * math.sqrt(self.settings.d_model)
+        if self.settings.start == "zero":
+            is_start = (tokens == BOS)[..., None]  # (B, T, 1)
+            out = out.masked_fill(is_start, 0)
         return out
 
     def forward(self, src: Tensor, tgt_in: Tensor, is_token: Tensor | None = None) -> Tensor:

@@ -1,17 +1,22 @@
-"""Positional encodings: sinusoids (Vaswani et al. 2017, section 3.5) and rotations (Su et al. 2021)."""
+"""Positional encodings: sinusoids (Vaswani et al. 2017, section 3.5), those of Marian, rotations (Su et al. 2021)."""
 
 import torch
 from torch import Tensor
 
 
-def sinusoidal_positions(n_positions: int, d_model: int) -> Tensor:
+def sinusoidal_positions(n_positions: int, d_model: int, last: float = 0) -> Tensor:
     """Return the sinusoidal encodings PE of the first positions, (n_positions, D) float32.
 
-    PE(pos, 2i) = sin(pos / 10000^(2i/D)), PE(pos, 2i+1) = cos(pos / 10000^(2i/D)).
+    PE(pos, 2i) = sin(pos / 10000^(i/last)), PE(pos, 2i+1) = cos(pos / 10000^(i/last)), where last is by default D/2.
     """
-    angles = _angles(n_positions, d_model)  # (P, D/2)
+    angles = _angles(n_positions, last or d_model / 2, d_model // 2)  # (P, D/2)
     pairs = torch.stack([angles.sin(), angles.cos()], -1)  # (P, D/2, 2)
     return pairs.flatten(1).float()
+
+
+def marian_positions(n_positions: int, d_model: int) -> Tensor:
+    """Return the sinusoids of Marian and tensor2tensor, (n_positions, D) float32. Their last exponent is 1."""
+    return sinusoidal_positions(n_positions, d_model, last=d_model / 2 - 1)
 
 
 def rotary_positions(n_positions: int, d: int) -> Tensor:
@@ -19,15 +24,16 @@ def rotary_positions(n_positions: int, d: int) -> Tensor:
 
     R(pos, k) = exp(i * pos / 10000^(2k/d)), where i is the imaginary unit.
     """
-    angles = _angles(n_positions, d)  # (P, d/2)
+    angles = _angles(n_positions, d / 2, d // 2)  # (P, d/2)
     return torch.polar(torch.ones_like(angles), angles).to(torch.complex64)
 
 
-def _angles(n_positions: int, d: int) -> Tensor:
+def _angles(n_positions: int, last: float, n: int) -> Tensor:
+    """Return pos / 10000^(i/last) for the first positions and for i from 0 to n - 1, (n_positions, n) float64."""
     position = torch.arange(n_positions, dtype=torch.float64)  # (P,)
-    exponent = torch.arange(0, d, 2, dtype=torch.float64) / d  # (d/2,)
+    exponent = torch.arange(n, dtype=torch.float64) / last  # (n,)
     frequency = 10_000**-exponent
-    return torch.outer(position, frequency)  # (P, d/2)
+    return torch.outer(position, frequency)  # (P, n)
 
 
 def rotate(x: Tensor, rotation: Tensor) -> Tensor:

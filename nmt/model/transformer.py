@@ -16,8 +16,10 @@ from nmt.config import ModelSettings
 from nmt.model.attention import CrossAttention, SelfAttention
 from nmt.model.base import AttentionWeights, Seq2Seq
 from nmt.model.kernels import Dropout, Linear  # like the classes of torch.nn, but faster on a CPU
-from nmt.model.positions import rotary_positions, sinusoidal_positions
+from nmt.model.positions import marian_positions, rotary_positions, sinusoidal_positions
 from nmt.text import PAD
+
+SINUSOIDS = {"sinusoidal": sinusoidal_positions, "marian": marian_positions}
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": torch.relu, "gelu": F.gelu, "silu": F.silu}
 
@@ -27,7 +29,7 @@ class Residual(nn.Module):
 
     def __init__(self, settings: ModelSettings) -> None:
         super().__init__()
-        self.norm = nn.LayerNorm(settings.d_model)
+        self.norm = nn.LayerNorm(settings.d_model, settings.norm_epsilon)
         self.dropout = Dropout(settings.dropout)
         self.pre_norm = settings.norm == "pre"
 
@@ -117,7 +119,7 @@ class Transformer(Seq2Seq):
     def __init__(self, settings: ModelSettings, n_source_vocab: int, n_target_vocab: int) -> None:
         super().__init__(settings, n_source_vocab, n_target_vocab)
         d_model, positions, n_positions = settings.d_model, settings.positions, settings.max_positions
-        sinusoids = sinusoidal_positions(n_positions, d_model) if positions == "sinusoidal" else None
+        sinusoids = SINUSOIDS[positions](n_positions, d_model) if positions in SINUSOIDS else None
         self.register_buffer("sinusoids", sinusoids, persistent=False)
         rotations = rotary_positions(n_positions, d_model // settings.n_heads) if positions == "rotary" else None
         self.register_buffer("rotations", rotations, persistent=False)
@@ -131,8 +133,8 @@ class Transformer(Seq2Seq):
         self.encoder = cast(Iterable[EncoderLayer], nn.ModuleList(encoder))  # mypy does not know the item type
         self.decoder = cast(Iterable[DecoderLayer], nn.ModuleList(decoder))
         pre_norm = settings.norm == "pre"  # pre-norm layers do not normalize their output
-        self.encoder_norm = nn.LayerNorm(d_model) if pre_norm else nn.Identity()
-        self.decoder_norm = nn.LayerNorm(d_model) if pre_norm else nn.Identity()
+        self.encoder_norm = nn.LayerNorm(d_model, settings.norm_epsilon) if pre_norm else nn.Identity()
+        self.decoder_norm = nn.LayerNorm(d_model, settings.norm_epsilon) if pre_norm else nn.Identity()
         self.reset_parameters()
 
     def reset_parameters(self) -> None:

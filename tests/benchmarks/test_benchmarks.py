@@ -38,7 +38,8 @@ def test_the_speed_of_nmt(five_corpus: FiveCorpus, tmp_path: Path) -> None:
     chosen = options(five_corpus.config, tmp_path)
     task = training.prepare(chosen)
     *_, nmt = training.trainers(chosen, task).values()
-    assert training.window(nmt, chosen, task.flops_per_token, peak=1e12)["tokens_s"] > 0
+    result = training.window(nmt, chosen, task.flops_per_token, peak=1e12)["tokens_s"]
+    assert result > 0
 
 
 @pytest.mark.filterwarnings("ignore:enable_nested_tensor")  # of torch.nn.Transformer
@@ -79,10 +80,13 @@ def test_decoding(contest: decoding.Contest, tmp_path: Path) -> None:
     chosen = options(tmp_path, tmp_path)
     ctranslate2 = decoding.ctranslate2_command(contest, "int8")
     nmt = decoding.nmt_command(contest, "int8", "--stream")
-    assert decoding.streamed(nmt, contest, chosen)["ms"] > 0
+    outcome = decoding.streamed(nmt, contest, chosen)["ms"]
+    assert outcome > 0
     assert decoding.streamed(ctranslate2, contest, chosen)["ms"] > 0
-    assert decoding.translated(ctranslate2, contest, chosen)["BLEU"] == pytest.approx(100)
-    assert len(list(iter_lines([contest.many]))) == 5 * decoding.COPIES
+    result = decoding.translated(ctranslate2, contest, chosen)["BLEU"]
+    assert result == pytest.approx(100)
+    found = len(list(iter_lines([contest.many])))
+    assert found == 5 * decoding.COPIES
 
 
 def test_serving(five_run: FiveRun, tmp_path: Path) -> None:

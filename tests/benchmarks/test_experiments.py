@@ -62,8 +62,10 @@ def test_a_rung_differs_from_the_transformer_as_its_page_says(name: str) -> None
     page = (ROOT / "configs/ladder/README.md").read_text()
     (said,) = re.findall(rf"^\| \[{kind}\]\({kind}\.yaml\) \|(.*?)\|", page, re.MULTILINE)
     differences = settings_of(name) - settings_of(base)
-    assert {f"`{setting}`" for setting in differences} == set(re.findall("`.+?`", said))
-    assert load_config(ROOT / f"configs/ladder/{name}.yaml").run == f"runs/ladder-{name}"
+    result = {f"`{setting}`" for setting in differences}
+    assert result == set(re.findall("`.+?`", said))
+    found = load_config(ROOT / f"configs/ladder/{name}.yaml").run
+    assert found == f"runs/ladder-{name}"
 
 
 def write_rungs(five: FiveCorpus) -> None:
@@ -91,7 +93,8 @@ def test_the_ladder_is_climbed_once(five_corpus: FiveCorpus, commands: list[str]
     ways = results.tables["Five, dev: ways to decode attention"]
     assert rungs["attention"]["BLEU"] == ways["beam 5"]["BLEU"]
     assert {"in one pass", "beam 5, both seeds together"} <= ways.keys()
-    assert f"{ways['beam 5']['BLEU']['value']:.2f}" in (runs / "ladder.md").read_text()
+    result = f"{ways['beam 5']['BLEU']['value']:.2f}"
+    assert result in (runs / "ladder.md").read_text()
 
 
 @pytest.mark.filterwarnings("ignore:enable_nested_tensor")  # of torch.nn.Transformer
@@ -132,7 +135,8 @@ def test_a_recipe_counts_if_its_mean_reaches_the_mark() -> None:
     row = speedrun.summary(rows, contestants, "demo", [1, 2])
     assert row["counts"] == "yes"
     assert row["share"] == 0.5
-    assert speedrun.summary(rows, contestants, "demo", [1])["counts"] == "no"
+    result = speedrun.summary(rows, contestants, "demo", [1])["counts"]
+    assert result == "no"
 
 
 @pytest.mark.parametrize(

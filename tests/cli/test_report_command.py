@@ -20,7 +20,8 @@ def test_the_report_of_two_runs_is_written_into_a_file(five_home: Path, tmp_path
     result = out_lines(run_in(five_home, f"report runs/five runs/five -o {page}"))
     assert result == []
     data = data_of_page(page.read_text())
-    assert [run["name"] for run in data["runs"]] == ["runs/five", "runs/five"]
+    found = [run["name"] for run in data["runs"]]
+    assert found == ["runs/five", "runs/five"]
 
 
 def test_training_keeps_the_report_up_to_date(five_run: FiveRun) -> None:

@@ -45,7 +45,8 @@ def test_limits_can_be_raised(five_home: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr("nmt.cli.serve.run_server", run_server)
     out_lines(run_in(five_home, "serve --max-chars 70000 --max-texts 900 --max-upload 40"))
     (raised,) = limits
-    assert (raised.n_characters, raised.n_lines, raised.n_file_bytes) == (70_000, 900, 40_000_000)
+    result = (raised.n_characters, raised.n_lines, raised.n_file_bytes)
+    assert result == (70_000, 900, 40_000_000)
     assert raised.n_bytes > 12 * 70_000, "of a text that is all escapes of JSON"
     assert raised.n_text_bytes == 2_000_000
 

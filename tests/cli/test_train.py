@@ -44,7 +44,8 @@ def test_train_logs_what_it_does(five_run: FiveRun) -> None:
 
 
 def test_the_config_of_a_run_has_the_fitted_values(five_run: FiveRun) -> None:
-    assert load_config(five_run.run / "config.yaml").model.d_ff == 256
+    result = load_config(five_run.run / "config.yaml").model.d_ff
+    assert result == 256
 
 
 def test_train_fresh_moves_the_old_run_aside_and_keeps_a_link(five_run: FiveRun, tmp_path: Path) -> None:

@@ -249,7 +249,8 @@ def test_doubtful_lines_are_named(five_home: Path, tmp_path: Path) -> None:
     assert first["doubtful"] is second["doubtful"] is False
     assert first["reasons"] == second["reasons"] == []
     assert third["doubtful"] is True
-    assert f": {', '.join(third['reasons'])}: " in warning
+    found = f": {', '.join(third['reasons'])}: "
+    assert found in warning
     # 4. Lines with markup, without their tags.
     html = run_in(five_home, f"{common} --format html", b"<p>%s</p>" % UNLIKELY)
     assert err_lines(html) == [warning]

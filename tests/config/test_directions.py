@@ -59,7 +59,8 @@ def test_the_config_of_a_direction_has_its_corpora(folder: Path) -> None:
     assert data.train == config.data.train[1:2]
     assert data.dev == ()
     assert data.directions == []
-    assert config.direction("de-en").data.dev == config.data.dev
+    result = config.direction("de-en").data.dev
+    assert result == config.data.dev
 
 
 @pytest.mark.parametrize("languages", ["", "en-de", "en"])

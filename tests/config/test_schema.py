@@ -67,7 +67,7 @@ def test_what_is_no_language_is_refused(folder: Path, code: str) -> None:
 
 CONTRADICTIONS = """
 model: {d_model: 65, n_heads: 4} → d_model (65) is not divisible by n_heads (4)
-model: {d_model: 63, n_heads: 3} → architecture rnn and sinusoidal positions need an even d_model, got 63
+model: {d_model: 63, n_heads: 3} → architecture rnn and sinusoids need an even d_model, got 63
 model: {d_model: 60, positions: rotary} → rotary positions need an even d_model / n_heads, got 15
 model: {attention: none} → transformer supports attention scaled_dot or dot or additive, not none
 model: {cell: gru} → transformer supports cell lstm, not gru

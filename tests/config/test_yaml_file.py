@@ -184,7 +184,8 @@ def test_an_override_makes_a_section(folder: Path) -> None:
     config = load(folder, MINIMAL, "data.test.source=[t1.de, t2.de]", "data.test.target=[t.en]")
     (test,) = config.data.test
     assert test.source == ("t1.de", "t2.de")
-    assert load(folder, MINIMAL + "decode: 5\n", "decode.beam=2").decode.beam == 2
+    result = load(folder, MINIMAL + "decode: 5\n", "decode.beam=2").decode.beam
+    assert result == 2
 
 
 def test_an_override_replaces_a_section(folder: Path) -> None:

@@ -16,7 +16,8 @@ def languages() -> language.Languages:
 
 
 def test_the_languages_of_the_sides_are_named(languages: language.Languages) -> None:
-    assert [side.name for side in languages.identified] == ["zh", "en"]
+    result = [side.name for side in languages.identified]
+    assert result == ["zh", "en"]
 
 
 def test_lines_in_the_other_side_s_language_are_found(languages: language.Languages) -> None:
@@ -92,7 +93,8 @@ def test_a_few_words_do_not_prove_the_language_of_a_side() -> None:
 
 def test_no_third_language_is_looked_for_if_an_unknown_language_is_declared() -> None:
     # Tok Pisin: its words look like English ones.
-    assert learn_languages(ZH, EN, ("zh", "en")).accepted == {"zh", "en"}
+    result = learn_languages(ZH, EN, ("zh", "en")).accepted
+    assert result == {"zh", "en"}
     assert not learn_languages(ZH, EN, ("zh", "tpi")).accepted
 
 

@@ -108,15 +108,20 @@ def mask_of(n_lines: int, *blocks: tuple[int, int]) -> np.ndarray:
 
 def test_blocks_are_widened_within_the_file() -> None:
     assert stretches(widened(mask_of(500))) == []
-    assert stretches(widened(mask_of(500, (3, 9)))) == [(0, 9 + AROUND)]
-    assert stretches(widened(mask_of(500, (490, 495)))) == [(490 - AROUND, 500)]
-    assert stretches(widened(mask_of(9, (3, 4)))) == [(0, 9)]
+    result = stretches(widened(mask_of(500, (3, 9))))
+    assert result == [(0, 9 + AROUND)]
+    found = stretches(widened(mask_of(500, (490, 495))))
+    assert found == [(490 - AROUND, 500)]
+    outcome = stretches(widened(mask_of(9, (3, 4))))
+    assert outcome == [(0, 9)]
 
 
 def test_blocks_that_touch_when_widened_are_joined() -> None:
     second = 120 + 2 * AROUND
-    assert stretches(widened(mask_of(500, (100, 120), (second, 490)))) == [(100 - AROUND, 500)]
-    assert len(stretches(widened(mask_of(500, (100, 120), (second + 1, 490))))) == 2
+    found = stretches(widened(mask_of(500, (100, 120), (second, 490))))
+    assert found == [(100 - AROUND, 500)]
+    result = len(stretches(widened(mask_of(500, (100, 120), (second + 1, 490)))))
+    assert result == 2
 
 
 class NumberedText(NamedTuple):

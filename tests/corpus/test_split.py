@@ -40,7 +40,8 @@ def distinct(n: int) -> list[PairText]:
 def test_every_pair_is_in_one_part(tmp_path: Path) -> None:
     pairs = distinct(400)
     facts, train, dev, test = split(tmp_path, pairs)
-    assert (facts.n_train, facts.n_dev, facts.n_test) == (320, 40, 40)
+    found = (facts.n_train, facts.n_dev, facts.n_test)
+    assert found == (320, 40, 40)
     assert facts.n_blank == facts.n_leaking == 0
     result = sorted(train + dev + test)
     assert result == sorted(pairs)

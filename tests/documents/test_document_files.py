@@ -355,7 +355,8 @@ def test_in_a_folder_files_that_only_have_the_suffix_of_a_document_are_left_out(
     source, output = folder_of(tmp_path / "a", "code.ts", "layout.xml"), tmp_path / "new"
     (source / "strings.xml").write_text("<resources><string>da</string></resources>")
     assert echo_file(source, output) == ["da"]
-    assert [path.name for path in output.iterdir()] == ["strings.xml"]
+    result = [path.name for path in output.iterdir()]
+    assert result == ["strings.xml"]
 
 
 def test_with_resume_newer_translations_are_kept(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

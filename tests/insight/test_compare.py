@@ -26,8 +26,10 @@ def comparison() -> Comparison:
 
 def test_the_lines_that_differ_most_come_first(comparison: Comparison) -> None:
     (differing,) = comparison.differing
-    assert {line.number for line in differing["worse"]} == {1, 3}
-    assert {line.number for line in differing["better"]} == {2, 4}
+    result = {line.number for line in differing["worse"]}
+    assert result == {1, 3}
+    found = {line.number for line in differing["better"]}
+    assert found == {2, 4}
     gains = []
     for line in differing["better"]:
         before, after = line.chrf
@@ -67,7 +69,8 @@ def test_the_page_has_the_figures(comparison: Comparison) -> None:
 def test_thai_is_compared_without_ter() -> None:
     test_set = EvaluationSet("Thai", None, [THAI], choose_settings("", [THAI]))
     found = compare(["a", "b"], [THAI, THAI[::-1]], test_set, n_trials=20)
-    assert [score.name for score in found.scores] == ["BLEU", "chrF2"]
+    result = [score.name for score in found.scores]
+    assert result == ["BLEU", "chrF2"]
     assert "|tok:char|" in found.scores[0].signature
     assert "TER is left out: " in "\n".join(comparison_text(found))
     assert "TER is left out: " in as_page(found)

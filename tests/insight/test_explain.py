@@ -44,7 +44,8 @@ def test_the_translation_is_the_one_of_translate(translator: Translator, explana
     best = translation.hypotheses[0]
     found = explanation.translation
     assert found.text == best.text == TARGET[0]
-    assert [token.token for token in found.tokens] == best.tokens
+    result = [token.token for token in found.tokens]
+    assert result == best.tokens
     token_log_probs = [token.log_prob for token in found.tokens]
     assert token_log_probs == pytest.approx(best.log_probs, abs=1e-4)
     assert found.log_prob == pytest.approx(best.log_prob, abs=1e-4)
@@ -201,6 +202,7 @@ def test_json_has_every_field(hostile: Explanation) -> None:
     found = json.loads(text)
     result = set(found)
     assert result == set(vars(hostile))
-    assert found["hypotheses"][0]["text"] == TARGET[0]
+    outcome = found["hypotheses"][0]["text"]
+    assert outcome == TARGET[0]
     cross = torch.tensor(found["attention"]["cross"])
     assert cross.shape == hostile.attention.cross.shape

@@ -32,7 +32,8 @@ def test_the_parameters_of_a_run_are_those_of_its_model(five_run: FiveRun, facts
 def test_a_run_tells_its_data_and_training(five_run: FiveRun, facts: dict[str, Any]) -> None:
     assert facts["languages"] == {"source": "zh", "target": "en"}
     assert facts["manifest"] == RunDirectory(five_run.run).read_manifest()
-    assert facts["config"]["data"]["train"]["source"] == ["train.zh"]
+    result = facts["config"]["data"]["train"]["source"]
+    assert result == ["train.zh"]
     assert facts["file"]["sha256"] == hash_file(five_run.model_file)
     assert facts["training"]["step"] == 200
     assert facts["checkpoints"] == [100, 200]

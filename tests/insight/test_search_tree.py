@@ -46,9 +46,12 @@ def test_candidates_are_kept_pruned_or_finished() -> None:
         assert node.status == "kept"
     # Two beams are kept besides the hypothesis that has finished.
     assert {node.position for node in second} == {2}
-    assert [node.token for node in second] == [EOS, A, EOS, C]
-    assert [node.parent for node in second] == [1, 0, 0, 0]
-    assert [node.status for node in second] == ["finished", "kept", "pruned", "kept"]
+    result = [node.token for node in second]
+    assert result == [EOS, A, EOS, C]
+    found = [node.parent for node in second]
+    assert found == [1, 0, 0, 0]
+    outcome = [node.status for node in second]
+    assert outcome == ["finished", "kept", "pruned", "kept"]
 
 
 def test_a_node_has_the_scores_of_its_hypothesis() -> None:
@@ -61,7 +64,8 @@ def test_a_node_has_the_scores_of_its_hypothesis() -> None:
 
 def test_the_paths_of_two_hypotheses_are_marked() -> None:
     nodes, _ = tree_of(beam=2, alpha=1.0)
-    assert [node.index for node in nodes if node.is_best] == [1, 2]
+    result = [node.index for node in nodes if node.is_best]
+    assert result == [1, 2]
     greedy = [node.index for node in nodes if node.is_greedy]
     assert greedy[:2] == [0, 3]
 

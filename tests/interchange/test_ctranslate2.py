@@ -22,6 +22,7 @@ CHOICES: list[dict[str, Any]] = [
     {"positions": "none", "n_heads": 1, "max_positions": 8, "activation": "silu"},
     {"tied_embeddings": "decoder", "joint": False, "n_encoder_layers": 3, "n_decoder_layers": 1},
     {"tied_embeddings": "none", "joint": False},
+    {"norm": "post", "positions": "marian", "start": "zero", "norm_epsilon": 0.1},
 ]
 
 

@@ -1,295 +1,105 @@
-"""Import of Marian models: nmt's tokens and translations equal those of transformers."""
+"""Export to Marian's own files: an export of an import is the original, bit by bit; what Marian lacks is refused."""
 
-import itertools
-import json
-import re
-import shutil
-import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
+import numpy as np
 import pytest
-import torch
-from conftest import SOURCE, TARGET, err_lines, one_clear_error, out_lines, run_nmt
-from models import hostile_lines
+from conftest import SOURCE, model_of, one_clear_error, rows_of, run_nmt
+from marian_models import write_marian
+from models import random_translator, write_run
 
 import nmt
-from nmt.errors import ConfigError, ModelError, NmtError
-from nmt.interchange import marian
-from nmt.interchange.huggingface import to_huggingface
-from nmt.interchange.marian import import_marian
-from nmt.interchange.marian_files import read_settings
-from nmt.text import BOS, EOS, PAD, UNK
-from nmt.text.tokenizer import Tokenizer, Tokenizers
-from nmt.translate.encode import Encoding
-from nmt.translate.options import TranslationOptions
+from nmt.errors import InputError
+from nmt.interchange.export import log_probs_of
+from nmt.interchange.importing import import_model
+from nmt.interchange.marian import to_marian
+from nmt.interchange.marian_import import read_marian
+from nmt.model.transformer import Transformer
+from nmt.text import EOS
 from nmt.translate.translator import Translator
-from nmt.translate.units import Unit
 
-transformers = pytest.importorskip("transformers", reason="pip install 'nmt-trainer[huggingface]'")
-from marian_models import ENGLISH, GERMAN, spm, write_marian  # noqa: E402
-
-pytestmark = pytest.mark.filterwarnings("ignore:Recommended")  # a warning about sacremoses, which is not used
-
-APART = {"share_encoder_decoder_embeddings": False}
-UNTIED = {"tie_word_embeddings": False}
-GELU = {"activation_function": "gelu", "encoder_layers": 1, "decoder_layers": 3}
-TURNED = {"source_spm": spm(ENGLISH + TARGET), "target_spm": spm(GERMAN + SOURCE)}
-SHAPES: dict[str, dict[str, Any]] = {
-    "as OPUS-MT": {},
-    "output apart": UNTIED,
-    "all apart, gelu": APART | UNTIED | GELU,
-    "two vocabularies, start is a piece of the target": {**APART, "separate": True, **TURNED},
-    "tags, pieces that the vocabulary lacks": {"tags": (">>fra<<", ">>deu<<"), "without": ("▁the", "er", "。")},
+MARIAN: dict[str, Any] = {"norm": "post", "positions": "marian", "start": "zero", "norm_epsilon": 1e-6}
+# What is tied, the number of tokenizers, and their ids of PAD, UNK, BOS and EOS.
+SHAPES = rows_of("""
+all     1 -1 1 -1 0
+decoder 2 -1 1 -1 0
+none    2 -1 1 -1 0
+none    1 -1 1 -1 0
+all     1  0 1  2 3
+decoder 2 -1 0 -1 5
+""")
+OTHERS: dict[str, Any] = {
+    "norm": "pre",
+    "positions": "sinusoidal",
+    "start": "bos",
+    "norm_epsilon": 1e-5,
+    "attention": "dot",
 }
-LOOKS_TAGGED = [">>fra<<", ">>fra<< the.", " >>fra<<", "a>>fra<< the.", ">>xyz<<", " >>xyz<< the.", "a>>xyz<<"]
 
 
-class Imported:
-    """A model of transformers and the run imported from it; the import has compared their log-probabilities."""
-
-    def __init__(self, directory: Path, run: Path, engine: Any = "torch") -> None:
-        self.directory = directory
-        import_marian(directory, run)
-        self.ours: Translator = nmt.load(run, engine=engine)
-        self.theirs = transformers.MarianMTModel.from_pretrained(directory, use_safetensors=True).eval()
-        self.their_tokenizer = transformers.MarianTokenizer.from_pretrained(directory, split_special_tokens=True)
-        settings = self.their_tokenizer.init_kwargs
-        source, target = marian.read_sides(directory, read_settings(directory), settings)
-        self.source_rows = torch.tensor(source.rows)  # of the original's embedding, for our token ids
-        self.target_rows = torch.tensor(target.rows)
-
-    def their_translation(self, text: str) -> str:
-        """Greedy, by `generate`."""
-        ids = self.their_tokenizer(text)["input_ids"]
-        banned = self.target_rows[[PAD, UNK]].unsqueeze(1).tolist()
-        limit = len(ids) + 15
-        options = {"num_beams": 1, "do_sample": False, "max_new_tokens": limit, "bad_words_ids": banned}
-        (found,) = self.theirs.generate(torch.tensor([ids]), **options)
-        decoded: str = self.their_tokenizer.decode(found[1:], skip_special_tokens=True, use_source_tokenizer=False)
-        return decoded
-
-    def our_translation(self, text: str) -> str:
-        return self.ours.translate([text], beam=1, max_length_a=1.0, max_length_b=15)[0]
+def imported(directory: Path, run: Path) -> Translator:
+    import_model(read_marian(directory), run)
+    return nmt.load(run, engine="torch")
 
 
-@pytest.fixture(scope="module", params=SHAPES)
-def imported(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Imported:
-    home = tmp_path_factory.mktemp("imported")  # tests may come in an order in which a shape is needed again
-    directory = write_marian(home / "model", **SHAPES[request.param])
-    return Imported(directory, home / "run")
+@pytest.mark.parametrize("row", SHAPES)
+def test_an_export_of_an_import_is_the_original(row: str, tmp_path: Path) -> None:
+    tied, n_tokenizers, *ids = row.split()
+    pad, unk, bos, eos = map(int, ids)
+    special: dict[str, Any] = {"pad_id": pad, "unk_id": unk, "bos_id": bos, "eos_id": eos}
+    directory = write_marian(tmp_path / "marian", tied=tied, separate=n_tokenizers == "2", **special)
+    to_marian(imported(directory, tmp_path / "run"), tmp_path / "again")
+    before, after = np.load(directory / "model.npz"), np.load(tmp_path / "again" / "model.npz")
+    assert set(before.files) == set(after.files)
+    for name in set(before.files) - {"special:model.yml"}:
+        assert after[name].shape == before[name].shape
+        assert after[name].tobytes() == before[name].tobytes(), name
+    for file in directory.glob("*.spm"):
+        exported = (tmp_path / "again" / file.name).read_bytes()
+        assert exported == file.read_bytes()
 
 
-@pytest.fixture(scope="module")
-def trained(folder: Path) -> Imported:
-    """A model that transformers has trained on the five pairs, and the run imported from it."""
-    directory = write_marian(folder / "trained")
-    model = transformers.MarianMTModel.from_pretrained(directory)
-    tokenizer = transformers.MarianTokenizer.from_pretrained(directory)
-    batch = tokenizer(SOURCE, text_target=TARGET, return_tensors="pt", padding=True)
-    labels = batch["labels"]
-    labels[labels == tokenizer.pad_token_id] = -100  # the loss ignores these
-    optimizer = torch.optim.AdamW(model.parameters(), lr=5e-3)
-    for _ in range(90):
-        optimizer.zero_grad()
-        model(**batch).loss.backward()
-        optimizer.step()
-    model.save_pretrained(directory)
-    return Imported(directory, folder / "trained run", engine="auto")
+def test_an_export_is_read_as_the_same_settings(tmp_path: Path) -> None:
+    directory = write_marian(tmp_path / "marian")
+    first = imported(directory, tmp_path / "run")
+    to_marian(first, tmp_path / "again")
+    again = imported(tmp_path / "again", tmp_path / "second")
+    assert again.config.model == first.config.model
+    assert again.config.decode == first.config.decode
+    assert again.translate(SOURCE) == first.translate(SOURCE)
 
 
-@pytest.mark.parametrize("line", [GERMAN[0], "Hund 2024 Park! das gibt es nicht"])
-def test_greedy_translations_are_those_of_generate(imported: Imported, line: str) -> None:
-    tokenizer = imported.ours.tokenizers.source
-    unknown = tokenizer.unknown(line)
-    known = tokenizer.with_known_characters(line)
-    # Both tokenizers know all characters that are left.
-    characters = [character for character in known if character not in unknown]
-    text = "".join(characters)
-    result = imported.our_translation(text)
-    assert result == imported.their_translation(text)
+def test_an_own_model_is_exported_with_pad_and_bos_banned(tmp_path: Path) -> None:
+    translator = random_translator(**MARIAN)
+    to_marian(translator, tmp_path / "out")
+    arrays = np.load(tmp_path / "out" / "model.npz")
+    found = arrays["decoder_ff_logit_out_b"][0, :5].tolist()
+    assert found == [-1e4, -1e4, -1e4, 0, 0]
+    # Its log-probabilities are those of nmt without PAD, UNK and BOS.
+    again = imported(tmp_path / "out", tmp_path / "run")
+    source, target = translator.tokenizers
+    src, tgt = source.ids(["e", "a"]), target.ids(["a", "e"])
+    expected = log_probs_of(cast(Transformer, model_of(translator)), src, tgt)[range(3), [*tgt, EOS]]
+    (result,) = again.engine.score([again.tokenizers.source.ids(["e", "a"])], [again.tokenizers.target.ids(["a", "e"])])
+    assert result == pytest.approx(expected.tolist(), abs=1e-4)
 
 
-def test_a_trained_model_translates_as_before(trained: Imported) -> None:
-    result = list(map(trained.our_translation, SOURCE))
-    assert result == TARGET
-    # Also of lines that it has not seen.
-    mixed = []
-    for line, following in itertools.pairwise(SOURCE):
-        mixed.append(line[:5] + following[5:])
-    for text in SOURCE + mixed:
-        assert trained.our_translation(text) == trained.their_translation(text)
+@pytest.mark.parametrize("setting", OTHERS)
+def test_a_setting_that_marian_lacks_is_refused_by_name(setting: str, tmp_path: Path) -> None:
+    translator = random_translator(**MARIAN | {setting: OTHERS[setting]})
+    with pytest.raises(InputError, match=rf"^Marian does not support model\.{setting}={str(OTHERS[setting]).lower()}$"):
+        to_marian(translator, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize(("side", "argument"), [("source", "text"), ("target", "text_target")])
-def test_tokens_are_those_of_marian_tokenizer(imported: Imported, side: str, argument: str) -> None:
-    tokenizer = getattr(imported.ours.tokenizers, side)
-    rows_of_tokens = getattr(imported, f"{side}_rows")
-    for text in [*hostile_lines(200), *LOOKS_TAGGED]:
-        tokens = tokenizer.encode(text)
-        assert {PAD, BOS, EOS}.isdisjoint(tokens)
-        rows = rows_of_tokens[[*tokens, EOS]]
-        theirs = imported.their_tokenizer(**{argument: text})["input_ids"]
-        assert rows.tolist() == theirs, repr(text)
-
-
-def test_every_piece_of_the_original_is_kept(imported: Imported) -> None:
-    """Also one whose id is decoder_start_token_id."""
-    source_file = imported.directory / "vocab.json"
-    target_file = imported.directory / "target_vocab.json"
-    if not target_file.exists():
-        target_file = source_file
-    source, target = imported.ours.tokenizers
-    check_pieces(source_file, source, imported.source_rows)
-    check_pieces(target_file, target, imported.target_rows)
-
-
-def check_pieces(file: Path, tokenizer: Tokenizer, rows: torch.Tensor) -> None:
-    """Check that all pieces of a vocabulary have their rows."""
-    vocabulary = json.loads(file.read_text())
-    pieces = sorted(vocabulary.keys() - {*marian.SPECIAL_PIECES})
-    ids = [vocabulary[piece] for piece in pieces]
-    result = rows[tokenizer.ids(pieces)].tolist()
-    assert result == ids
-
-
-@pytest.fixture(scope="module")
-def multilingual(folder: Path) -> Path:
-    return write_marian(folder / "multilingual", tags=(">>fra<<", ">>deu<<"))
-
-
-@pytest.fixture(scope="module")
-def to_french(folder: Path, multilingual: Path) -> Translator:
-    """A multilingual model that was imported for one target language."""
-    import_marian(multilingual, folder / "fra", target_tag="fra")
-    return nmt.load(folder / "fra", engine="torch")
-
-
-@pytest.fixture(scope="module")
-def to_any(folder: Path, multilingual: Path) -> Translator:
-    """A multilingual model that was imported for all of its target languages."""
-    import_marian(multilingual, folder / "any")
-    return nmt.load(folder / "any", engine="torch")
-
-
-def test_a_target_tag_stands_before_every_line(to_french: Translator) -> None:
-    assert to_french.target_language == "fra"
-    source = to_french.tokenizers.source
-    (fra,) = source.ids([">>fra<<"])
-    # What looks like a tag is text.
-    for text in ("Ein Hund.", ">>deu<<Ein Hund."):
-        assert source.encode(text) == [fra, *source.encode_untagged(text)]
-    assert source.encode("") == source.encode("\ufeff") == []
-    _, tokens_of_words = source.encode_words("Ein Hund.", [(0, 3), (4, 9)])
-    assert tokens_of_words[:2] == [[], [0]], "the tag belongs to no word"
-
-
-LONG = ">>deu<<" + "Hund " * 60
-# A model, a long line, and the tag of its parts: for one language, a tag of the line is text.
-PARTS = [("to_french", "Ein Hund läuft. " * 6, ">>fra<<"), ("to_french", LONG, ">>fra<<"), ("to_any", LONG, ">>deu<<")]
-
-
-@pytest.mark.parametrize(("model", "text", "tag"), PARTS)
-def test_every_part_of_a_long_line_has_the_tag_and_only_in_front(
-    request: pytest.FixtureRequest, model: str, text: str, tag: str
-) -> None:
-    source = request.getfixturevalue(model).tokenizers.source
-    parts = Encoding([Unit(1, text)], Tokenizers(source, source), 20, TranslationOptions()).requests
-    assert len(parts) > 3
-    for part in parts:
-        assert len(part.tokens) <= 20
-        first, *others = source.pieces(part.tokens)
-        assert first == tag
-        assert {">>fra<<", ">>deu<<"}.isdisjoint(others)
-
-
-def test_an_import_without_a_target_tag_warns(folder: Path, multilingual: Path) -> None:
-    done = run_nmt("import", multilingual, "-o", folder / "warned")
-    (warning,) = [line for line in err_lines(done) if "tag" in line]
-    assert "several languages" in warning
-    assert warning.endswith("--target-tag; it has deu, fra")
-
-
-def test_without_a_target_tag_each_line_brings_its_own(to_any: Translator) -> None:
-    source = to_any.tokenizers.source
-    fra, deu = source.ids([">>fra<<", ">>deu<<"])
-    plain = source.encode_untagged("Ein Hund.")
-    assert source.encode("Ein Hund.") == plain
-    assert source.encode(">>fra<<Ein Hund.") == [fra, *plain]
-    assert source.encode(">>deu<<Ein Hund.") == [deu, *plain]
-    tokens, tokens_of_words = source.encode_words(">>deu<< Ein Hund.", [(8, 11), (12, 17)])
-    assert tokens == [deu, *plain]
-    assert tokens_of_words[:2] == [[], [0]], "the tag belongs to no word"
-
-
-def test_a_target_language_can_be_chosen_of_those_that_there_are(to_any: Translator) -> None:
-    assert to_any.to("") is to_any
-    (fra,) = to_any.tokenizers.source.ids([">>fra<<"])
-    source = to_any.to("eng-fra").tokenizers.source
-    assert source.encode("Ein Hund.")[0] == fra
-    with pytest.raises(ConfigError, match="the model does not translate ita") as caught:
-        to_any.to("ita")
-    assert caught.value.hint == "it translates fra, deu"
-
-
-def test_a_tag_that_the_model_lacks_is_refused(folder: Path, multilingual: Path) -> None:
-    done = run_nmt("import", multilingual, "-o", folder / "none", "--target-tag", "ita")
-    assert "it has deu, fra" in one_clear_error(done, 2, "no target tag 'ita'")
-    model = spm(ENGLISH, unk_id=1, bos_id=2, eos_id=3, pad_id=0)
-    with pytest.raises(ModelError, match="no tag >>ita<<"):
-        Tokenizer(model, target_tag="ita")
-
-
-def test_a_wrong_language_is_refused(folder: Path, multilingual: Path) -> None:
-    with pytest.raises(ConfigError, match=r"--target-lang: .* input should be a language code such as de"):
-        import_marian(multilingual, folder / "none", target_lang="../x")
-
-
-def test_the_command_makes_a_run_like_any_other(folder: Path, trained: Imported) -> None:
-    shutil.rmtree(folder / "runs", ignore_errors=True)
-    done = run_nmt("import", trained.directory, "-o", "runs/opus", cwd=folder)
-    assert any("checked" in line for line in err_lines(done))
-    files = {path.name for path in (folder / "runs/opus").iterdir()}
-    tokenizers = {"tokenizer.src.model", "tokenizer.tgt.model"}
-    assert files == {"checkpoints", "config.yaml", "manifest.json", "model.safetensors", *tokenizers}
-    # It is translated with and told about.
-    source = folder / "new.de"
-    source.write_text("\n".join(SOURCE))
-    translated = run_nmt("translate", "--beam", "1", "-i", source, cwd=folder)
-    assert out_lines(translated) == TARGET
-    told = "\n".join(out_lines(run_nmt("info", cwd=folder)))
-    assert "languages: {source: de, target: en}" in told
-    assert re.search("imported: .*trained", told)
-    # It is not overwritten, and its training data is unknown.
-    again = run_nmt("import", trained.directory, "-o", "runs/opus", cwd=folder)
-    one_clear_error(again, 2, "exists already")
-    train = run_nmt("train", "runs/opus/config.yaml", cwd=folder)
-    one_clear_error(train, 2)
-
-
-def test_an_import_whose_log_probs_differ_is_refused(
-    trained: Imported, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(marian, "sines_first", torch.arange)
-    with pytest.raises(NmtError, match="the original's log-probabilities differ from the model's by"):
-        import_marian(trained.directory, tmp_path / "run")
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_without_transformers_a_warning_says_that_nothing_is_compared(
-    trained: Imported, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setitem(sys.modules, "transformers", None)
-    import_marian(trained.directory, tmp_path / "run")
-    assert "transformers is not installed" in caplog.text
-
-
-def test_export_of_an_import_is_the_original_to_transformers(trained: Imported, tmp_path: Path) -> None:
-    to_huggingface(trained.ours, tmp_path / "again")
-    for name in ("source.spm", "target.spm"):
-        exported = (tmp_path / "again" / name).read_bytes()
-        assert exported == (trained.directory / name).read_bytes()
-    again = Imported(tmp_path / "again", tmp_path / "run")
-    result = list(map(again.their_translation, SOURCE))
-    assert result == TARGET
-    assert again.ours.translate(SOURCE, beam=1) == TARGET
+def test_the_command_replaces_an_export_and_nothing_else(tmp_path: Path) -> None:
+    run = write_run(random_translator(**MARIAN), tmp_path / "run").path
+    for _ in range(2):
+        done = run_nmt("export", "-m", run, "--to", "marian", "-o", tmp_path / "out")
+        assert done.returncode == 0
+    files = {path.name for path in (tmp_path / "out").iterdir()}
+    assert files == {"model.npz", "vocab.spm", "decoder.yml"}
+    (tmp_path / "out" / "mine.txt").write_text("a")
+    again = run_nmt("export", "-m", run, "--to", "marian", "-o", tmp_path / "out")
+    one_clear_error(again, 2, "exists and is not an export")

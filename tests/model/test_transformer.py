@@ -13,7 +13,7 @@ from torch.testing import assert_close
 from nmt.model.attention import CrossAttention, SelfAttention, window_mask
 from nmt.model.kernels import Linear
 from nmt.model.transformer import ACTIVATIONS, Transformer
-from nmt.text import PAD
+from nmt.text import BOS, PAD
 
 
 def transformer(**choices: Any) -> Transformer:
@@ -184,3 +184,19 @@ def test_a_matmul_without_rows_has_none() -> None:
     layer = Linear(24, 40)
     with IN_BF16:
         assert layer(torch.ones(0, 24)).shape == (0, 40)
+
+
+def test_a_start_of_zeros_does_not_depend_on_the_row_of_bos() -> None:
+    model = transformer(start="zero", tied_embeddings="none")
+    src, tgt = batch((7, 5))
+    before = model(src, tgt)
+    with torch.no_grad():
+        model.target_embedding.weight[BOS] += 1
+    assert_close(model(src, tgt), before, rtol=0, atol=0)
+
+
+def test_the_epsilon_of_all_norms_is_that_of_the_settings() -> None:
+    model = transformer(norm="pre", norm_epsilon=1e-3)
+    norms = [module for module in model.modules() if isinstance(module, nn.LayerNorm)]
+    assert len(norms) == 2 * 2 + 2 * 3 + 2
+    assert {norm.eps for norm in norms} == {1e-3}

@@ -34,8 +34,7 @@ from nmt.documents.markdown import MARKDOWN
 from nmt.documents.markup import Format
 from nmt.errors import InputError, NmtError
 from nmt.files import parse_json
-from nmt.interchange.marian import read_sides
-from nmt.interchange.marian_files import read_json, read_settings
+from nmt.interchange.huggingface_import import read_json, read_settings, read_sides
 from nmt.run.checkpoint import read_checkpoint
 from nmt.run.header import checked_header
 from nmt.serve.schema import ExplainRequest, LibreRequest, TranslateRequest

@@ -24,7 +24,8 @@ from nmt.errors import NmtError
 from nmt.interchange.argos import to_argos
 from nmt.interchange.ctranslate2 import to_ctranslate2
 from nmt.interchange.huggingface import to_huggingface
-from nmt.interchange.marian import import_marian
+from nmt.interchange.huggingface_import import read_huggingface
+from nmt.interchange.importing import import_model
 from nmt.sandbox import mark_loadable
 from nmt.translate import tags
 from nmt.translate.documents import translate_file
@@ -67,12 +68,12 @@ class Exports:
     def argos(self, path: Path, version: int) -> None:
         to_argos(self.models[version], path, "float32")
 
-    def marian(self, path: Path, version: int) -> None:
+    def imported(self, path: Path, version: int) -> None:
         source = self.folder / f"hf{version}"
         if not source.exists():
             to_huggingface(self.models[version], source)
         if not path.exists():  # an import replaces nothing
-            import_marian(source, path)
+            import_model(read_huggingface(source), path)
 
     def html(self, path: Path, version: int) -> None:
         source = self.folder / f"{version}.html"
@@ -117,7 +118,7 @@ def in_a_child(work: Callable[[], object]) -> None:
         ("ctranslate2", "out"),
         ("huggingface", "out"),
         ("argos", "x.argosmodel"),
-        ("marian", "out"),
+        ("imported", "out"),
         ("html", "x.html"),
     ],
 )
@@ -136,7 +137,7 @@ def test_an_interrupted_export_is_the_old_one_or_the_new_one(
     # 1. Both versions, and the number of system calls that replace the one by the other.
     restore(path, {})
     write(path, 0)
-    old = {} if kind == "marian" else content(path)
+    old = {} if kind == "imported" else content(path)
     disk = FailingDisk(monkeypatch)
     restore(path, old)
     with disk.failing(10**9, errno.ENOSPC):
@@ -184,7 +185,8 @@ FORMATS: dict[str, list[Any]] = {
     "norm": ["post"],
     "positions": ["sinusoidal"],
 }
-ENGINES = FORMATS | {"norm": ["pre", "post"], "positions": ["sinusoidal", "learned", "rotary", "none"]}
+POSITIONS = ["sinusoidal", "marian", "learned", "rotary", "none"]
+ENGINES = FORMATS | {"norm": ["pre", "post"], "positions": POSITIONS, "start": ["bos", "zero"]}
 
 
 def random_model(seed: int, choices: dict[str, list[Any]]) -> tuple[Translator, list[str]]:
@@ -228,7 +230,7 @@ def test_a_trip_through_formats_changes_no_translation(seed: int, tmp_path: Path
         assert texts(model, lines) == expected
         to_huggingface(model, tmp_path / name)
         run = tmp_path / f"from_{name}"
-        import_marian(tmp_path / name, run)
+        import_model(read_huggingface(tmp_path / name), run)
     last = load(run, "cpu", engine="torch")
     assert texts(last, lines) == expected
     to_ctranslate2(last, tmp_path / "out")

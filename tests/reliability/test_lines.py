@@ -116,5 +116,7 @@ def test_resume_goes_on_after_the_last_complete_window(five_run: FiveRun, tmp_pa
     one_clear_error(done, 2, f"{part} was started with another input, model or option")
     done = run_nmt(*args, "--resume", "-o", out)
     assert f"{part}: resuming after {n_done} lines" in err_lines(done)
-    assert out.read_text().split("\n")[:-1] == expected
-    assert {file.name for file in tmp_path.iterdir()} == {"in.gz", "out"}
+    result = out.read_text().split("\n")[:-1]
+    assert result == expected
+    found = {file.name for file in tmp_path.iterdir()}
+    assert found == {"in.gz", "out"}

@@ -200,7 +200,8 @@ def test_settings_that_a_file_lacks_have_their_defaults(written: Path, scratch: 
 @pytest.mark.parametrize("part", ["model", "average", "optimizer"])
 def test_only_tensors_with_the_given_prefixes_are_read(checkpoint: Checkpoint, written: Path, part: str) -> None:
     again = read_checkpoint(written, prefixes=(part,))
-    assert again.part(part).keys() == checkpoint.part(part).keys()
+    result = again.part(part).keys()
+    assert result == checkpoint.part(part).keys()
     assert len(again.tensors) == len(again.part(part))
 
 
@@ -235,11 +236,13 @@ def test_tied_weights_are_saved_once(tokenizers: Tokenizers, tmp_path: Path, tie
     again = read_checkpoint(tmp_path / "it").model()
     # In the model that is read, they are one tensor again.
     matrices = [again.source_embedding.weight, again.target_embedding.weight, again.projection.weight]
-    assert len({matrix.data_ptr() for matrix in matrices}) == n_matrices
+    found = len({matrix.data_ptr() for matrix in matrices})
+    assert found == n_matrices
 
 
 def test_the_tokenizer_of_both_sides_is_saved_once(written: Path, tokenizers: Tokenizers) -> None:
-    assert written.read_bytes().count(tokenizers.source.model) == 1
+    result = written.read_bytes().count(tokenizers.source.model)
+    assert result == 1
 
 
 @pytest.fixture(scope="module")
@@ -381,12 +384,14 @@ def test_tensors_that_the_model_lacks_are_refused(written: Path, scratch: Path, 
 
 
 def test_a_missing_file_is_an_error(tmp_path: Path) -> None:
-    assert str(refused(tmp_path / "absent")) == f"cannot read {tmp_path}/absent: No such file or directory"
+    result = str(refused(tmp_path / "absent"))
+    assert result == f"cannot read {tmp_path}/absent: No such file or directory"
 
 
 def test_a_pipe_is_an_error(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")  # reading it would block
-    assert str(refused(tmp_path / "pipe")) == f"cannot read {tmp_path}/pipe: not a file"
+    result = str(refused(tmp_path / "pipe"))
+    assert result == f"cannot read {tmp_path}/pipe: not a file"
 
 
 def test_a_directory_is_an_error(tmp_path: Path) -> None:

@@ -284,7 +284,8 @@ def test_other_files_are_neither_listed_nor_deleted(run: RunDirectory) -> None:
         (run.checkpoints / name).write_bytes(b"")
     assert run.checkpoint_steps() == []
     run.prune_checkpoints(1)
-    assert file_bytes(run.checkpoints).keys() == set(names)
+    result = file_bytes(run.checkpoints).keys()
+    assert result == set(names)
 
 
 def test_a_checkpoint_that_is_set_aside_is_neither_listed_nor_deleted(run_with_checkpoints: RunDirectory) -> None:

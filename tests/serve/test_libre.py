@@ -14,7 +14,8 @@ from nmt.translate.translator import Translator
 
 def test_libretranslates_client_translates(client: Client) -> None:
     libre = LibreTranslateAPI(client.url)
-    assert [libre.translate(text, "zh", "en") for text in SOURCE] == TARGET
+    result = [libre.translate(text, "zh", "en") for text in SOURCE]
+    assert result == TARGET
 
 
 def test_a_form_may_have_utf_8_without_escapes(client: Client) -> None:
@@ -25,7 +26,8 @@ def test_a_form_may_have_utf_8_without_escapes(client: Client) -> None:
 
 def test_fields_may_be_in_the_query_string(client: Client) -> None:
     path = "/translate?" + urlencode({"q": SOURCE[0], **PAIR})
-    assert client.send("POST", path).json == {"translatedText": TARGET[0]}
+    result = client.send("POST", path).json
+    assert result == {"translatedText": TARGET[0]}
 
 
 def test_fields_may_be_parts(client: Client) -> None:

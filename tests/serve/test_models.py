@@ -188,7 +188,8 @@ def test_a_model_for_languages_that_another_translates_is_refused(
         shutil.copy(run / "model.safetensors", arabic / "model.safetensors")
         live.reload()
         models = live.client.get("/health").json["models"]
-    assert [model["target"] for model in models] == ["en", "ar"]
+    result = [model["target"] for model in models]
+    assert result == ["en", "ar"]
     assert caplog.messages == ["two models translate zh to en; the model that was loaded before stays"]
 
 
@@ -226,7 +227,8 @@ def test_copies_of_killed_servers_are_removed(run: Path, tmp_path: Path, monkeyp
     loaded = load_cpu(run)
     (copy,) = copies() - {running}
     assert copy != killed
-    assert [file.name for file in copy.iterdir()] == ["model.safetensors"]
+    result = [file.name for file in copy.iterdir()]
+    assert result == ["model.safetensors"]
     assert loaded.translators
 
 

@@ -103,7 +103,8 @@ def test_lines_get_their_confidences_if_asked(client: Client) -> None:
     expected = [client.translate(text, confidence=True).json["confidence"] for text in SOURCE[:2]]
     result = [line["confidence"] for line in lines]
     assert result == pytest.approx(expected, abs=1e-5)
-    assert client.v1(SOURCE[0]).json["translations"][0]["confidence"] is None
+    found = client.v1(SOURCE[0]).json["translations"][0]["confidence"]
+    assert found is None
 
 
 def test_a_stream_ends_with_the_confidence_if_asked(client: Client) -> None:
@@ -133,7 +134,8 @@ def tokens(explanation: Any) -> Any:
 
 def test_an_explanation_has_all_hypotheses(explanation: Any) -> None:
     assert len(explanation["hypotheses"]) == 3
-    assert explanation["hypotheses"][0]["text"] == TARGET[0]
+    result = explanation["hypotheses"][0]["text"]
+    assert result == TARGET[0]
 
 
 def test_an_explanation_has_attention_weights_of_each_token(explanation: Any, tokens: Any) -> None:

@@ -196,7 +196,8 @@ def test_the_batches_of_a_step_cost_alike(n_open: int) -> None:
     order = shuffle_batches(costs, accumulate=2, n_open=n_open, seed=1)
     whole_steps = order[n_open:][:240]
     of_steps = costs[whole_steps].reshape(120, 2)  # from 1000 to 1240
-    assert np.ptp(of_steps, axis=1).max() <= 2 * batches.N_COST_GROUPS
+    result = np.ptp(of_steps, axis=1).max()
+    assert result <= 2 * batches.N_COST_GROUPS
 
 
 def test_every_part_of_an_epoch_has_steps_of_all_costs() -> None:

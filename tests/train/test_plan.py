@@ -88,7 +88,8 @@ def test_a_fine_tuning_mixes_the_text_of_the_run_in() -> None:
     start = init_config(20_000, ("de", "en"), root="old")
     config = finetuning_config(start, 3)
     [general] = config.data.mix.values()
-    assert (general.root, general.source, general.target) == ("old", ("train.de",), ("train.en",))
+    result = (general.root, general.source, general.target)
+    assert result == ("old", ("train.de",), ("train.en",))
     assert general.weight == 0.5
     assert (config.train.init_from, config.train.max_minutes) == ("runs/old", 3)
 
@@ -179,7 +180,8 @@ def test_validations_come_once_an_epoch_within_limits(steps: int, every: int) ->
 
 
 def test_an_interval_that_was_set_stays() -> None:
-    assert fit_validation(config_of(train={"validate_every": 3}), 350).train.validate_every == 3
+    result = fit_validation(config_of(train={"validate_every": 3}), 350).train.validate_every
+    assert result == 3
 
 
 def test_the_list_of_settings_says_which_are_fitted() -> None:
@@ -231,7 +233,8 @@ def test_little_time_gets_a_smaller_model_and_the_epochs_that_fit() -> None:
     assert usual.joint
     assert not plan.joint, "the logits of two vocabularies cost too much time"
     # One epoch is the least.
-    assert fit_machine(corpus_size(150_000), 0.001, seconds).n_epochs == 1
+    result = fit_machine(corpus_size(150_000), 0.001, seconds).n_epochs
+    assert result == 1
 
 
 @pytest.mark.parametrize("minutes", [None, 0.1, 10.0, 10_000.0])
@@ -258,13 +261,15 @@ def test_two_scripts_get_a_vocabulary_each() -> None:
     assert joint.joint
     assert not separate.joint
     both = fit_machine(joint, None, seconds)
-    assert fit_machine(separate, None, seconds).vocab_size == both.vocab_size / 2
+    result = fit_machine(separate, None, seconds).vocab_size
+    assert result == both.vocab_size / 2
 
 
 def test_a_vocabulary_holds_all_characters_and_bytes() -> None:
     # More characters than usual vocabularies have pieces.
     chinese = CorpusSize(18_000, n_words=180_000, n_characters=5_000, joint=False)
-    assert fit_machine(chinese, None, seconds).vocab_size > 5_000 + 256
+    result = fit_machine(chinese, None, seconds).vocab_size
+    assert result > 5_000 + 256
 
 
 def lengths_of(*pairs: tuple[int, int]) -> PieceCounts:
@@ -298,8 +303,10 @@ def test_every_training_pair_can_be_written_with_room_to_spare(pairs: list[tuple
 
 def test_coarse_source_pieces_raise_the_slope() -> None:
     # 30 target and 6 source tokens, EOS counted, times 1.5.
-    assert limit_of((1, 9), (3, 19)).decode.max_length_a == 7.5
-    assert limit_of((9, 1), (19, 3)).decode.max_length_a == 1.5
+    result = limit_of((1, 9), (3, 19)).decode.max_length_a
+    assert result == 7.5
+    found = limit_of((9, 1), (19, 3)).decode.max_length_a
+    assert found == 1.5
 
 
 def test_of_several_corpora_that_with_the_longest_translations_counts() -> None:

@@ -297,7 +297,8 @@ def prepared(config: Config, caplog: pytest.LogCaptureFixture) -> tuple[Any, ...
 @pytest.mark.parametrize("changes", [{"drop_blank": False}, {"max_length": 14}, {"max_ratio": 1.02}], ids=str)
 def test_what_differs_is_prepared_anew(files: Files, caplog: pytest.LogCaptureFixture, changes: dict[str, Any]) -> None:
     before = prepared(files.config(train=REPEATED), caplog)
-    assert prepared(files.config(train=REPEATED, **changes), caplog) != before
+    result = prepared(files.config(train=REPEATED, **changes), caplog)
+    assert result != before
 
 
 def test_another_seed_sets_other_pairs_aside(files: Files) -> None:
@@ -334,7 +335,8 @@ def test_a_corpus_that_changes_in_reading_is_refused(files: Files, monkeypatch: 
         assert str(refused(config)) == "a file of the corpus has changed while it was read"
     # Nothing of it is in the cache.
     file.write_bytes(content)
-    assert [pair.source for pair in read_corpus(config).train] == SOURCES
+    result = [pair.source for pair in read_corpus(config).train]
+    assert result == SOURCES
 
 
 def test_many_parts_are_as_one(files: Files, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
@@ -412,7 +414,8 @@ def test_no_sentence_of_dev_stays_in_train_on_either_side(sides: list[tuple[str,
     assert targets_of(dev).isdisjoint(targets_of(train))
     # And so says the count that users are told.
     assert n_shared(dev, *digests(train)) == 0
-    assert set(train) | set(dev) <= set(pairs)
+    result = set(train) | set(dev)
+    assert result <= set(pairs)
     assert lines_of(train) == sorted(lines_of(train))
     assert lines_of(dev) == sorted(set(lines_of(dev)))
     if pairs:

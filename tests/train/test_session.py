@@ -162,7 +162,8 @@ def moved_mixture(corpus: Path) -> dict[str, Any]:
 def test_the_files_of_a_mixture_may_move_but_not_change(corpus: Path) -> None:
     run_training(config_of(corpus, data__mix=MIX))
     moved = moved_mixture(corpus)
-    assert run_training(config_of(corpus, data__mix=moved, train__max_steps=13)).step == 13
+    result = run_training(config_of(corpus, data__mix=moved, train__max_steps=13)).step
+    assert result == 13
     (corpus / "other" / "more.zh").write_text("狗\n")
     (corpus / "other" / "more.en").write_text("dog\n")
     with pytest.raises(DataError, match=r"the files of mix\.more\.source, mix\.more\.target are not those"):

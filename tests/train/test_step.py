@@ -78,7 +78,8 @@ def test_bf16_steps_keep_fp32_weights_and_come_close(bf16: bool, rel: float) -> 
     model = make().train().float()
     loss = step(model, [ALL], lr=1e-3, bf16=bf16).loss
     assert loss == pytest.approx(expected, rel=rel)
-    assert {p.dtype for p in model.parameters()} == {torch.float32}
+    result = {p.dtype for p in model.parameters()}
+    assert result == {torch.float32}
     # In bf16, it is not exact.
     is_exact = loss == pytest.approx(expected, rel=1e-6)
     assert is_exact != bf16

@@ -43,7 +43,8 @@ def confidences(hypothesis: TextHypothesis) -> list[float]:
 def test_words_cover_the_text(texts: list[str]) -> None:
     of_texts = hypothesis(*texts)
     words = words_of(TRANSLATOR, of_texts)
-    assert [word.text for word in words] == of_texts.text.split()
+    result = [word.text for word in words]
+    assert result == of_texts.text.split()
     for word in words:
         assert of_texts.text[word.start : word.end] == word.text
 
@@ -111,7 +112,8 @@ def test_a_fit_corrects_an_overconfident_model() -> None:
     random = np.random.default_rng(1)
     word, line = random.normal(1, 2, (2, 5000))
     p = logistic(word)
-    assert calibration_error(p, random.random(5000) < p) < 0.02
+    result = calibration_error(p, random.random(5000) < p)
+    assert result < 0.02
     # Words are right less often than their probabilities say.
     right = random.random(5000) < logistic(0.5 * word + 0.3 * line - 1)
     assert calibration_error(p, right) > 0.2

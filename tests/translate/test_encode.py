@@ -38,7 +38,8 @@ def test_requests_fit_and_keep_every_word(text: str, max_length: int) -> None:
 
 def test_a_text_that_is_too_long_is_cut_at_sentence_ends(caplog: pytest.LogCaptureFixture) -> None:
     requests = requests_of(" ".join(SENTENCES), max_length=20)
-    assert [TOKENIZER.decode(tokens) for tokens in requests] == SENTENCES
+    result = [TOKENIZER.decode(tokens) for tokens in requests]
+    assert result == SENTENCES
     assert caplog.messages[0].endswith("the model takes 20: translated in 3 parts")
 
 

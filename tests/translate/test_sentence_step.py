@@ -83,7 +83,8 @@ def test_translations_of_the_same_rank_are_joined() -> None:
     assert second.text == "Eins. Deux."
     assert first.sentences == [(0, 3), (4, 9)]
     assert translation.source == LINE
-    assert [(part.source, part.text) for part in translation.parts] == [(SENTENCES[0], "Un."), (SENTENCES[1], "Deux.")]
+    result = [(part.source, part.text) for part in translation.parts]
+    assert result == [(SENTENCES[0], "Un."), (SENTENCES[1], "Deux.")]
 
 
 # --- the doors --------------------------------------------------------------------------------------------

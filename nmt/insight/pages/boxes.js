@@ -7,7 +7,7 @@ function formulasOf(spec, s) {
   const layers = { encoder: s.n_encoder_layers, decoder: s.n_decoder_layers }[spec.part];
   const scores = { scaled_dot: "{Q} {K}ᵀ / √d", dot: "{Q} {K}ᵀ", additive: "vᵀ tanh({Q} + {K})", general: "{Q} W {K}ᵀ" }[s.attention];
   const residual = preNorm ? "{y} = {x} + sub-layer({n})" : "{y} = LayerNorm({x} + sub-layer({x}))";
-  const added = { sinusoidal: " + sines and cosines of its position", learned: " + learned vector of its position", rotary: "", none: "" }[s.positions];
+  const added = { sinusoidal: " + sines and cosines of its position", marian: " + sines and cosines of its position", learned: " + learned vector of its position", rotary: "", none: "" }[s.positions];
   const [name, kind] = (spec.box ?? "").split(" ");
   if (kind === "norm") return ["{n} = γ · ({x} − mean) / standard deviation + β"];
   if (kind === "add") return [residual];

@@ -10,7 +10,7 @@ const still = matchMedia("(prefers-reduced-motion: reduce)");
 
 // --- what the figure consists of ----------------------------------------------------------------------------
 
-const POSITION_NAMES = { sinusoidal: "+ sines of position", learned: "+ learned positions", rotary: "× √D", none: "× √D, no positions" };
+const POSITION_NAMES = { sinusoidal: "+ sines of position", marian: "+ sines of position", learned: "+ learned positions", rotary: "× √D", none: "× √D, no positions" };
 
 // The functions below return boxes of a part of the model. A box is {part, box, label, short, note, code, readsMemory}:
 // `part` and `box` are the same as in its stages, `short` replaces a label that is too wide, and `code` has keys of

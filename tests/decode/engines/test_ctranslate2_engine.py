@@ -345,7 +345,8 @@ def test_a_damaged_conversion_is_judged_and_replaced_under_its_lock(
 
     known = sandbox.is_known
     monkeypatch.setattr(module, "is_known", is_known)
-    assert module.converted(five_run.model_file, "fp32")[0] == entry
+    result = module.converted(five_run.model_file, "fp32")[0]
+    assert result == entry
     conversions.assert_called_once()
     assert load(entry).translate(SOURCE) == TARGET
 

@@ -1,4 +1,4 @@
-"""Code that finds a directory with a Marian model in Hugging Face's format, and reads its files.
+"""Import of a directory with a Marian model in Hugging Face's format: code that finds it, and reads its files.
 
     config.json, model.safetensors                  the files of MarianMTModel
     vocab.json, source.spm, target.spm              the files of MarianTokenizer
@@ -11,8 +11,11 @@ No file is trusted: types, ranges, names and shapes are checked, and nothing is 
 import contextlib
 import os
 import re
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from types import MappingProxyType
+from typing import Annotated, Any, Literal, NamedTuple, Self
 
 import safetensors
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, ValidationError, model_validator
@@ -31,6 +34,10 @@ LARGEST_VOCABULARY = 1_000_000  # maximum number of pieces of a vocabulary
 # Names of the embeddings and of the projection in the file.
 SHARED_MATRIX, OUTPUT_MATRIX = "model.shared.weight", "lm_head.weight"
 SOURCE_MATRIX, TARGET_MATRIX = "model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight"
+# Bias of BOS. It excludes BOS from the softmax: exp(-100) is 4e-44. A lower bias would raise the loss in fine-tuning,
+# because label smoothing includes the log-probability of BOS.
+BAN = -100.0
+SPECIAL_PIECES = ["<pad>", "<unk>", "<s>", "</s>"]  # pieces of PAD, UNK, BOS and EOS
 HINT = "get the files again, or another model; nmt imports Marian models, such as those of OPUS-MT"
 CONVERT = (
     "other files with weights are not read, because a pickle can run any code when it is loaded; convert it to "
@@ -78,10 +85,18 @@ def model_directory(model: str, revision: str | None = None) -> Path:
 VocabularySize = Annotated[int, Field(ge=8, le=LARGEST_VOCABULARY)]
 
 
-class MarianSettings(BaseModel):
+class Side(NamedTuple):
+    """The vocabulary of one side in the order of nmt's token ids, which differs from Marian's."""
+
+    rows: list[int]  # row of Marian's embedding for each of our token ids
+    pieces: list[str]  # piece of each of our token ids
+
+
+class HuggingFaceSettings(BaseModel):
     """The settings that nmt reads from config.json and generation_config.json. No other setting affects the logits.
 
-    Most ranges are not checked here, but when these settings become a `Config`.
+    `nmt.interchange.marian_import` gives the same names to the settings in Marian's own files. Most ranges are not
+    checked here, but when these settings become a `Config`.
     """
 
     # pydantic would warn about the field model_type, whose prefix it protects by default.
@@ -108,6 +123,7 @@ class MarianSettings(BaseModel):
     decoder_start_token_id: NonNegativeInt
     num_beams: int = 5
     length_penalty: float = 1.0
+    norm: Literal["post", "pre"] = "post"  # always post in Hugging Face's format
 
     @model_validator(mode="after")
     def check_agreement(self) -> Self:
@@ -124,7 +140,29 @@ class MarianSettings(BaseModel):
         return self.decoder_vocab_size or self.vocab_size
 
 
-def read_settings(directory: Path) -> MarianSettings:
+class ModelFiles(NamedTuple):
+    """The files of a model, in which everything but the weights was checked."""
+
+    file: Path  # the weights
+    settings: HuggingFaceSettings
+    source: Side
+    target: Side
+    spm: tuple[Path, Path]  # SentencePiece models of source and target
+    read_weights: Callable[[], dict[str, Tensor]]  # see `read_weights`
+    about: Mapping[str, Any] = MappingProxyType({})  # content of tokenizer_config.json
+
+
+def read_huggingface(directory: Path) -> ModelFiles:
+    """Read the files in a directory. Raises ModelError if one is missing or damaged, or nmt does not support it."""
+    settings = read_settings(directory)
+    about = read_json(directory / "tokenizer_config.json", may_be_missing=True)
+    source, target = read_sides(directory, settings, about)
+    spm = directory / "source.spm", directory / "target.spm"
+    read = partial(read_weights, directory, settings)
+    return ModelFiles(directory / "model.safetensors", settings, source, target, spm, read, about)
+
+
+def read_settings(directory: Path) -> HuggingFaceSettings:
     """Read config.json, and the search settings in generation_config.json.
 
     Raises ModelError if a file is missing or damaged, or if nmt does not support the model.
@@ -135,9 +173,14 @@ def read_settings(directory: Path) -> MarianSettings:
     # Prefer the search settings in generation_config.json. In older models, only config.json has search settings.
     config |= {key: search[key] for key in ("num_beams", "length_penalty") if key in search}
     # Leave out keys whose value is null: transformers writes null where the default applies.
-    known = {key: value for key, value in config.items() if value is not None}
+    known = {key: value for key, value in config.items() if value is not None and key != "norm"}
+    return checked_settings(known, path)
+
+
+def checked_settings(values: Mapping[str, object], path: Path, *, strict: bool = True) -> HuggingFaceSettings:
+    """Return the settings in a file. Raises ModelError with the first fault. If not `strict`, texts become numbers."""
     try:
-        return MarianSettings.model_validate(known)
+        return HuggingFaceSettings.model_validate(values, strict=strict)
     except ValidationError as error:
         first = error.errors()[0]  # report one error only: a model of another kind can cause many errors
         reason = ": ".join([*map(str, first["loc"]), described(first)])
@@ -174,7 +217,55 @@ def read_vocabulary(path: Path, n: int) -> list[str]:
     return pieces
 
 
-def read_weights(directory: Path, settings: MarianSettings) -> dict[str, Tensor]:
+def read_sides(directory: Path, settings: HuggingFaceSettings, tokenizer_config: dict[str, Any]) -> tuple[Side, Side]:
+    """Read the vocabularies of both sides, in our order. If there is only one, return it for both sides."""
+    file = directory / "vocab.json"
+    source = read_vocabulary(file, settings.vocab_size)
+    start = settings.decoder_start_token_id
+    # 1. If there is one vocabulary for both sides, return it.
+    is_separate = tokenizer_config.get("separate_vocabs") is True
+    if not is_separate or settings.share_encoder_decoder_embeddings:
+        if len(source) != settings.n_target:
+            reason = f"{file}: config.json has another number of pieces of the target, {settings.n_target}"
+            raise ModelError(reason, hint="are config.json and tokenizer_config.json of one model?")
+        side = in_our_order(file, source, start)
+        return side, side
+
+    # 2. Otherwise read the vocabulary of the target side, too.
+    target_file = directory / "target_vocab.json"
+    target = read_vocabulary(target_file, settings.n_target)
+    # The encoder never reads BOS, so BOS of the source can have any row.
+    source_start = source.index("<s>") if "<s>" in source else None
+    return in_our_order(file, source, source_start), in_our_order(target_file, target, start)
+
+
+def in_our_order(path: Path, pieces: list[str], start: int | None) -> Side:
+    """Return a vocabulary in our order: PAD, UNK, BOS and EOS, then the rest in the order of `pieces`.
+
+    BOS gets the row of the token `start`, or of PAD if `start` is None. A `start` token that is a piece of text occurs
+    in the rest as well. The rest has made-up names for ids that have no piece or a special piece.
+    """
+    for piece in ("<pad>", "<unk>", "</s>"):
+        if piece not in pieces:
+            raise ModelError(f"{path} has no {piece}", hint=HINT)
+    pad = pieces.index("<pad>")
+    if start is None:
+        start = pad
+    if start >= len(pieces):
+        raise ModelError(f"{path} has no id {start}, the decoder_start_token_id of config.json", hint=HINT)
+    # Collect the rows and names of PAD, UNK, BOS and EOS, then the rows and names of the rest.
+    special_rows = [pad, pieces.index("<unk>"), start, pieces.index("</s>")]
+    rows = list(special_rows)
+    names = list(SPECIAL_PIECES)
+    for row, piece in enumerate(pieces):
+        is_special = piece in SPECIAL_PIECES
+        if not (is_special and row in special_rows):
+            rows.append(row)
+            names.append(f"<{row}>" if is_special or not piece else piece)
+    return Side(rows, names)
+
+
+def read_weights(directory: Path, settings: HuggingFaceSettings) -> dict[str, Tensor]:
     """Read all weights as float32. Raises ModelError if names or shapes are not those of a model with these settings.
 
     The keys are the names in MarianMTModel. A tied matrix is under all of its names.
@@ -182,10 +273,7 @@ def read_weights(directory: Path, settings: MarianSettings) -> dict[str, Tensor]
     path = directory / "model.safetensors"
     if not os.path.lexists(path):
         raise ModelError(f"{directory} has no model.safetensors", hint=CONVERT)
-    # 1. Read the weights. An unknown name is an error: it belongs to a part of a model that nmt does not compute.
-    layers = shapes_of_layers(settings)
-    matrices = names_of_matrices(settings)
-    expected = layers | shapes_of_the_rest(settings, matrices)
+    expected = expected_shapes(settings)
     weights: dict[str, Tensor] = {}
     try:
         with os_errors_as(ModelError, f"read {path}", hint=HINT):
@@ -193,15 +281,38 @@ def read_weights(directory: Path, settings: MarianSettings) -> dict[str, Tensor]
             with safetensors.safe_open(path, framework="pt") as file:
                 for name in file.keys():  # noqa: SIM118 - the file is no dict
                     # Check the shape first: a tensor of a wrong shape may be too large for the memory.
-                    shape = tuple(file.get_slice(name).get_shape())
-                    if shape != expected.get(name):
-                        reason = f"{path}: {name!r:.80} is {shape}, by config.json {expected.get(name, 'absent')}"
-                        raise ModelError(f"{reason:.400}", hint="are weights and config.json of one model?")
+                    check_shape(path, name, tuple(file.get_slice(name).get_shape()), expected)
                     weights[name] = file.get_tensor(name).float()
     except safetensors.SafetensorError as error:
         raise ModelError(f"{path} is not a safetensors file, or damaged", hint=HINT) from error
-    # 2. Check that no weight is missing. The file has a tied matrix under one name only. Add its other names.
-    for name, names in ({name: [name] for name in layers} | matrices).items():
+    if "final_logits_bias" in weights:
+        weights["final_logits_bias"].clamp_(min=BAN)
+    return completed(path, weights, settings)
+
+
+def expected_shapes(settings: HuggingFaceSettings) -> dict[str, tuple[int, ...]]:
+    """Return the shapes of all weights, under all possible names."""
+    return shapes_of_layers(settings) | shapes_of_the_rest(settings, names_of_matrices(settings))
+
+
+def check_shape(path: Path, name: str, shape: tuple[int, ...], expected: Mapping[str, tuple[int, ...]]) -> None:
+    """Raise ModelError if a weight is unknown, which means that nmt does not compute its part, or has another shape."""
+    if shape != expected.get(name):
+        reason = f"{path}: {name!r:.80} is {shape}, by its settings {expected.get(name, 'absent')}"
+        raise ModelError(f"{reason:.400}", hint="are weights and settings of one model?")
+
+
+def completed(path: Path, weights: dict[str, Tensor], settings: HuggingFaceSettings) -> dict[str, Tensor]:
+    """Check that no weight is missing, unknown or of another shape. Add the other names of tied matrices.
+
+    A file has a tied matrix under one name.
+    """
+    # 1. Check names and shapes.
+    expected = expected_shapes(settings)
+    for name, x in weights.items():
+        check_shape(path, name, tuple(x.shape), expected)
+    # 2. Add names.
+    for name, names in ({name: [name] for name in shapes_of_layers(settings)} | names_of_matrices(settings)).items():
         present = [one for one in names if one in weights]
         if not present:
             raise ModelError(f"{path}: {names[0]} is missing", hint=HINT)
@@ -209,7 +320,7 @@ def read_weights(directory: Path, settings: MarianSettings) -> dict[str, Tensor]
     return weights
 
 
-def names_of_matrices(settings: MarianSettings) -> dict[str, list[str]]:
+def names_of_matrices(settings: HuggingFaceSettings) -> dict[str, list[str]]:
     """Return the possible names in the file of the source embedding, the target embedding and the projection.
 
     The name of a tied matrix depends on the version of transformers.
@@ -226,7 +337,7 @@ def names_of_matrices(settings: MarianSettings) -> dict[str, list[str]]:
     return {SOURCE_MATRIX: source_names, TARGET_MATRIX: target_names, OUTPUT_MATRIX: output_names}
 
 
-def shapes_of_the_rest(settings: MarianSettings, matrices: dict[str, list[str]]) -> dict[str, tuple[int, ...]]:
+def shapes_of_the_rest(settings: HuggingFaceSettings, matrices: dict[str, list[str]]) -> dict[str, tuple[int, ...]]:
     """Return the shapes of all weights outside of the layers, under all possible names."""
     positions = settings.max_position_embeddings, settings.d_model
     shapes: dict[str, tuple[int, ...]] = {
@@ -240,13 +351,13 @@ def shapes_of_the_rest(settings: MarianSettings, matrices: dict[str, list[str]])
     return shapes
 
 
-def shapes_of_layers(settings: MarianSettings) -> dict[str, tuple[int, ...]]:
+def shapes_of_layers(settings: HuggingFaceSettings) -> dict[str, tuple[int, ...]]:
     """Return the shapes of all weights and biases of the encoder's and decoder's layers, by name."""
     d = settings.d_model
     d_ff = settings.encoder_ffn_dim
     feed_forward = {"fc1": (d_ff, d), "fc2": (d, d_ff)}  # all other matrices have the shape (D, D)
     shapes: dict[str, tuple[int, ...]] = {}
-    for names in layer_names(settings.encoder_layers, settings.decoder_layers, "post").values():
+    for names in layer_names(settings.encoder_layers, settings.decoder_layers, settings.norm).values():
         for name in names:
             part = name.rpartition(".")[2]
             shape = (d,) if part.endswith("norm") else feed_forward.get(part, (d, d))
