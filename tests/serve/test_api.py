@@ -28,7 +28,8 @@ def test_metrics_count_requests_and_batches(client: Client) -> None:
         values[name] = value
     assert float(values['nmt_request_seconds_count{path="/v1/translate",status="200"}']) >= 1
     assert float(values['nmt_request_seconds_count{path="other",status="404"}']) >= 1
-    assert float(values["nmt_batch_lines_sum"]) >= len(SOURCE)
+    outcome = float(values["nmt_batch_lines_sum"])
+    assert outcome >= len(SOURCE)
     assert values["nmt_requests_waiting"] == "0.0"
 
 

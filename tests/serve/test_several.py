@@ -54,7 +54,8 @@ def test_without_a_direction_the_others_are_named(client: Client) -> None:
 @pytest.mark.parametrize(("q", "expected"), [("The black dog runs.", "en"), (["狗跑。", "猫睡觉。"], "zh")])
 def test_languages_are_detected(client: Client, q: str | list[str], expected: str) -> None:
     first, second = client.post("/detect", {"q": q}).json
-    assert {first["language"], second["language"]} == {"en", "zh"}
+    outcome = {first["language"], second["language"]}
+    assert outcome == {"en", "zh"}
     assert first["language"] == expected
     assert first["confidence"] > 80
     result = first["confidence"] + second["confidence"]

@@ -102,7 +102,8 @@ def test_tags_are_not_placed_for_a_client_that_has_left(client: Client, before_s
     wait_until(lambda: not client.connections)
     time.sleep(0.1)  # the request is canceled
     has_left.set()
-    assert client.translate(SOURCE[0]).status == 200
+    outcome = client.translate(SOURCE[0]).status
+    assert outcome == 200
     assert len(calls) == 1
 
 

@@ -24,7 +24,8 @@ def best_texts(answer: Any) -> list[str]:
 
 def test_the_answer_has_what_the_translator_finds(client: Client, translator: Translator) -> None:
     answer = client.v1(SOURCE, beam=4, n_best=3).json
-    assert (answer["source"], answer["target"]) == ("zh", "en")
+    outcome = (answer["source"], answer["target"])
+    assert outcome == ("zh", "en")
     expected = translator.translate_lines(SOURCE, translator.with_options(beam=4, n_best=3))
     for line, translation in zip(answer["translations"], expected, strict=True):
         assert line["source"] == translation.source
@@ -190,7 +191,8 @@ def test_work_that_nobody_waits_for_ends(
         assert endless.started.wait(PATIENCE_S)
         connection.close()
         assert endless.ended.wait(PATIENCE_S / 2)
-    assert client.v1(SOURCE[0]).status == 200
+    outcome = client.v1(SOURCE[0]).status
+    assert outcome == 200
 
 
 @pytest.fixture(scope="module")
@@ -204,7 +206,8 @@ def exported(translator: Translator, folder: Path) -> Iterator[Client]:
 def test_an_export_has_no_explanation(exported: Client) -> None:
     (model,) = exported.get("/v1/models").json["models"]
     assert model["explains"] is False
-    assert exported.explain(SOURCE[0]).error == "CTranslate2 has no attention weights"
+    outcome = exported.explain(SOURCE[0]).error
+    assert outcome == "CTranslate2 has no attention weights"
 
 
 def test_an_export_has_no_steps_to_show(exported: Client) -> None:
