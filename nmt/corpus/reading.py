@@ -99,6 +99,15 @@ def survey(files: CorpusFiles) -> Survey:
     return Survey(files, n_source, n_target, source_sample, target_sample)
 
 
+def sample_from_end(surveyed: Survey) -> tuple[list[str], list[str]]:
+    """Sample evenly spaced pairs of lines that have the same number, counted from the end of each file."""
+    files, n_pairs = surveyed.files, surveyed.n_pairs
+    step = 1 + n_pairs // (2 * SAMPLE_LIMIT)
+    source = lines_at(files.source, range(surveyed.n_source, surveyed.n_source - n_pairs, -step))
+    target = lines_at(files.target, range(surveyed.n_target, surveyed.n_target - n_pairs, -step))
+    return [*map(decode, source.values())], [*map(decode, target.values())]
+
+
 def chunks(files: CorpusFiles) -> Iterator[Chunk]:
     """Yield all pairs in order. Lines after the last pair are left out."""
     pairs = zip(side_lines(files.source), side_lines(files.target), strict=False)
