@@ -18,7 +18,7 @@ from nmt.corpus.findings import FindingDraft
 from nmt.corpus.kinds import KINDS, SEVERITIES, Example, Finding
 from nmt.corpus.language import label_of
 from nmt.corpus.pairing import LineComparison, Run
-from nmt.corpus.reading import CorpusFiles, Survey, decode, lines_at, sample_from_end, survey
+from nmt.corpus.reading import CorpusFiles, Survey, decode, lines_at, sample, survey
 
 N_EXAMPLES = 5  # maximum number of examples of a finding
 # A finding with fewer lines is no error. In a small corpus, one faulty line says little.
@@ -71,7 +71,10 @@ def learn_from(train: Survey, declared: tuple[str, str]) -> Usual:
     usual = learn_usual(train.source, train.target, declared)
     if train.n_source == train.n_target:
         return usual
-    from_end = learn_usual(*sample_from_end(train), declared)
+    n_pairs = train.n_pairs
+    source = sample(train.files.source, train.n_source - n_pairs, n_pairs)
+    target = sample(train.files.target, train.n_target - n_pairs, n_pairs)
+    from_end = learn_usual(source, target, declared)
     return max(usual, from_end, key=lambda learned: learned.evidence.contrast)
 
 
