@@ -37,6 +37,7 @@ FREQUENT = 0.001  # a source word is frequent if it is in more than this share o
 # Two lines are taken as unrelated if their distance is this share of the length of the file. The share is not 0.5,
 # because in a file with exchanged halves, lines at this distance are translations.
 FAR = 0.38
+N_UNRELATED = 2_000  # maximum number of pairs of unrelated lines that are compared at once
 BATCH = 1_000  # number of pairs that are compared at once
 N_BINS = 24  # maximum number of bins of a histogram
 # A sure link has at least the strength `SURE_LINK`. It is stronger than any other link of its two words, by at least
@@ -298,6 +299,14 @@ def weigh(paired: Feature, unrelated: Feature) -> Evidence:
         histograms.append(Histogram(edges, ratios))
         contrast += float((shares_of_unrelated * ratios).sum())
     return Evidence(histograms, contrast)
+
+
+def unrelated_pairs(source: HashedLines, target: HashedLines) -> tuple[HashedLines, HashedLines]:
+    """Return some source lines of n pairs, each with a target line that is far away."""
+    n = len(source.sizes)
+    some = np.linspace(0, n - 1, min(N_UNRELATED, n)).astype(int)
+    distance = int(FAR * n)
+    return source[some], target[(some + distance) % n]
 
 
 def shares_of_bins(values: NDArray[np.float32], edges: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -18,7 +18,7 @@ from nmt.corpus.findings import FindingDraft
 from nmt.corpus.kinds import KINDS, SEVERITIES, Example, Finding
 from nmt.corpus.language import label_of
 from nmt.corpus.pairing import LineComparison, Run
-from nmt.corpus.reading import CorpusFiles, Survey, decode, lines_at, survey
+from nmt.corpus.reading import CorpusFiles, Survey, decode, lines_at, sample, survey
 
 N_EXAMPLES = 5  # maximum number of examples of a finding
 # A finding with fewer lines is no error. In a small corpus, one faulty line says little.
@@ -44,10 +44,10 @@ def check(corpora: Sequence[CorpusFiles], declared: Sequence[str] = ("", ""), *,
     surveys = [survey(files) for files in corpora]
     labels = label_of(declared[0]), label_of(declared[1])
     # 1. Learn from the training corpus, and examine all pairs of all corpora.
-    usual = learn_usual(surveys[0].source, surveys[0].target, labels)
+    usual = learn_from(surveys[0], labels)
     all_gathered = [gather(surveyed, usual, quiet) for surveyed in surveys]
     train = all_gathered[0]
-    evidence = findings.evidence_of(train)  # None if translations cannot be told from unrelated lines
+    evidence = findings.evidence_of(train, usual)  # None if translations cannot be told from unrelated lines
     # 2. Find the lines that belong together, and all faults of each corpus.
     result = with_examples(train, findings.of_languages(usual.languages, labels))
     runs = {}
@@ -61,6 +61,21 @@ def check(corpora: Sequence[CorpusFiles], declared: Sequence[str] = ("", ""), *,
         result += with_examples(gathered, drafts)
     result.sort(key=lambda finding: (SEVERITIES.index(finding.severity), -finding.share))
     return CheckReport(surveys, result, runs)
+
+
+def learn_from(train: Survey, declared: tuple[str, str]) -> Usual:
+    """Learn what is usual from lines with the same number, counted from the beginning or from the end.
+
+    If lines are missing before the middle, most lines with the same number from the end belong together.
+    """
+    usual = learn_usual(train.source, train.target, declared)
+    if train.n_source == train.n_target:
+        return usual
+    n_pairs = train.n_pairs
+    source = sample(train.files.source, train.n_source - n_pairs, n_pairs)
+    target = sample(train.files.target, train.n_target - n_pairs, n_pairs)
+    from_end = learn_usual(source, target, declared)
+    return max(usual, from_end, key=lambda learned: learned.evidence.contrast)
 
 
 def runs_in(gathered: Gathered, usual: Usual, evidence: Evidence | None) -> list[Run]:

@@ -12,15 +12,22 @@ import numpy as np
 from numpy.typing import NDArray
 from tqdm import tqdm
 
-from nmt.corpus import alignment, characters, language, pairs
-from nmt.corpus.alignment import Feature, FeatureExtractor, hash_lines, learn_features
+from nmt.corpus import characters, language, pairs
+from nmt.corpus.alignment import (
+    Evidence,
+    Feature,
+    FeatureExtractor,
+    hash_lines,
+    learn_features,
+    unrelated_pairs,
+    weigh,
+)
 from nmt.corpus.language import Languages, learn_languages
 from nmt.corpus.reading import CHUNK, Chunk, Survey, chunks, decode, is_utf8
 from nmt.corpus.split import key_of
 from nmt.processes import in_parallel
 from nmt.text.corpus_files import GOLDEN, digests_of
 
-N_UNRELATED = 2_000  # maximum number of unrelated pairs of lines that are compared in a chunk
 NONE = np.zeros(0, np.int64)  # an empty array of lines
 Hits = dict[str, NDArray[np.int64]]  # for each kind of fault, the faulty lines: their indices or their line numbers
 Digests = NDArray[np.uint64]
@@ -44,6 +51,7 @@ class Usual:
     languages: Languages
     without_stop: tuple[float, float]  # for each side, the share of lines without final punctuation; never 0
     features: FeatureExtractor
+    evidence: Evidence  # of the sample itself
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,7 +71,11 @@ def learn_usual(source: list[str], target: list[str], declared: tuple[str, str])
     """
     languages = learn_languages(source, target, declared)
     without_stop = share_without_stop(source), share_without_stop(target)
-    return Usual(languages, without_stop, learn_features(hash_lines(source), hash_lines(target)))
+    source_lines, target_lines = hash_lines(source), hash_lines(target)
+    features = learn_features(source_lines, target_lines)
+    unrelated = features(*unrelated_pairs(source_lines, target_lines))
+    evidence = weigh(features(source_lines, target_lines), unrelated)
+    return Usual(languages, without_stop, features, evidence)
 
 
 def share_without_stop(texts: list[str]) -> float:
@@ -78,10 +90,7 @@ def examine(usual: Usual, chunk: Chunk) -> Examined:
     source_lines, target_lines = hash_lines(source), hash_lines(target)
     # 1. Compare the lines of each pair. Also compare some source lines with unrelated target lines.
     paired = usual.features(source_lines, target_lines)
-    n = len(source)
-    some = np.linspace(0, n - 1, min(N_UNRELATED, n)).astype(int)
-    distance = int(alignment.FAR * n)
-    unrelated = usual.features(source_lines[some], target_lines[(some + distance) % n])
+    unrelated = usual.features(*unrelated_pairs(source_lines, target_lines))
     # 2. Look for the lines with each kind of fault.
     z = paired[1]
     hits = hits_of_text(source, target, z, usual)

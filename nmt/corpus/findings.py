@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from nmt.corpus import alignment
 from nmt.corpus.alignment import Evidence
-from nmt.corpus.examine import NONE, PAIR, SOURCE, SOURCE_KEY, TARGET, TARGET_KEY, Gathered
+from nmt.corpus.examine import NONE, PAIR, SOURCE, SOURCE_KEY, TARGET, TARGET_KEY, Gathered, Usual
 from nmt.corpus.language import Languages, identifier
 from nmt.corpus.pairing import Run
 from nmt.corpus.reading import is_utf8, lines_at
@@ -40,15 +40,15 @@ class FindingDraft:
     detail: str = ""
 
 
-def evidence_of(train: Gathered) -> Evidence | None:
+def evidence_of(train: Gathered, usual: Usual) -> Evidence | None:
     """Return the evidence that tells translations from unrelated lines.
 
     The result is None if the training corpus is too small, or if its sides seem to be unrelated.
     """
     if train.survey.n_pairs < MIN_PAIRS:
         return None
-    # 1. Estimate from all pairs.
-    evidence = alignment.weigh(train.paired, train.unrelated)
+    # 1. Estimate from the sample.
+    evidence = usual.evidence
     if evidence.contrast < alignment.MIN_CONTRAST:
         return None
     # 2. Estimate from the pairs outside of the blocks.

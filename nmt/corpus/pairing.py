@@ -6,7 +6,8 @@ state for each offset, and one for lines without a partner. The evidence for an 
 ratio of the lines that it pairs. Hunalign (Varga et al. 2005, "Parallel corpora for medium density languages") also
 combines a learned lexicon with lengths.
 
-The lexicon is learned from the lines with the same number. If lines are missing before the middle, it tells too little.
+The lexicon is learned from the lines with the same number, counted from the beginning or from the end. If lines are
+missing both before and after the middle, it may tell too little.
 """
 
 from collections.abc import Iterable, Iterator, Sequence

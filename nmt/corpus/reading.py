@@ -12,7 +12,7 @@ from nmt.errors import DataError
 from nmt.text.lines import BOM, UTF16, joined_paths, open_bytes, raw_lines, reading
 
 CHUNK = 10_000  # number of pairs that a process examines at once
-SAMPLE_LIMIT = 15_000  # a sample has fewer than 2 * SAMPLE_LIMIT pairs
+MAX_SAMPLE = 30_000  # maximum number of lines of a sample
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class Survey:
     files: CorpusFiles
     n_source: int
     n_target: int
-    source: list[str]  # source lines of the sample, fewer than 2 * SAMPLE_LIMIT
+    source: list[str]  # source lines of the sample, at most `MAX_SAMPLE`
     target: list[str]  # target lines of the sample
 
     @property
@@ -79,24 +79,24 @@ class Survey:
 
 
 def survey(files: CorpusFiles) -> Survey:
-    """Count the lines of both sides, and sample evenly spaced pairs. Raises DataError if a side is empty."""
-    sample = []
-    n_source = n_target = 0
-    step = 1
-    for source, target in itertools.zip_longest(side_lines(files.source), side_lines(files.target)):
-        if source is not None and target is not None and n_source % step == 0:
-            sample.append((decode(source), decode(target)))
-            if len(sample) >= 2 * SAMPLE_LIMIT:  # halve the sample, and sample half as often
-                del sample[1::2]
-                step *= 2
-        n_source += source is not None
-        n_target += target is not None
-    for count, paths in ((n_source, files.source), (n_target, files.target)):
-        if not count:
-            raise DataError(f"{joined_paths(paths)} is empty", hint="give a corpus with at least one pair")
-    source_sample = [source for source, _ in sample]
-    target_sample = [target for _, target in sample]
-    return Survey(files, n_source, n_target, source_sample, target_sample)
+    """Count the lines of both sides, and sample pairs. Raises DataError if a side is empty."""
+    n_source, n_target = count_lines(files.source), count_lines(files.target)
+    n_pairs = min(n_source, n_target)
+    return Survey(files, n_source, n_target, sample(files.source, 0, n_pairs), sample(files.target, 0, n_pairs))
+
+
+def count_lines(paths: Sequence[Path]) -> int:
+    n_lines = sum(1 for _ in side_lines(paths))
+    if not n_lines:
+        raise DataError(f"{joined_paths(paths)} is empty", hint="give a corpus with at least one pair")
+    return n_lines
+
+
+def sample(paths: Sequence[Path], first: int, n_lines: int) -> list[str]:
+    """Sample evenly spaced lines from `n_lines` lines of a side. `first` is the number of the first one, from 0."""
+    step = 1 + n_lines // MAX_SAMPLE
+    lines = itertools.islice(side_lines(paths), first, first + n_lines, step)
+    return [decode(raw) for raw in lines]
 
 
 def chunks(files: CorpusFiles) -> Iterator[Chunk]:

@@ -11,10 +11,11 @@ from conftest import soak
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
-from parallel_text import PairText, fix_sides, grammar_pairs, grammar_sides, read_pairs
+from parallel_text import PairText, fix_sides, grammar_pairs, grammar_sides, read_pairs, write_sides
 
 from nmt.corpus import alignment
 from nmt.corpus.alignment import SWITCH, FeatureExtractor, hash_lines, hash_words
+from nmt.corpus.check import check
 from nmt.corpus.lengths import learn_lengths
 from nmt.corpus.pairing import (
     AROUND,
@@ -184,7 +185,9 @@ def test_lines_are_paired_again(seed: int, has_equal_lengths: bool, tmp_path: Pa
     assert len(recovered) >= 0.95 * len(left)
 
 
-@pytest.mark.parametrize("arrangement", ["shuffled", "sorted by length", "halves exchanged", "two thirds shuffled"])
+@pytest.mark.parametrize(
+    "arrangement", ["shuffled", "sorted by length", "halves exchanged", "two thirds shuffled", "one line missing"]
+)
 def test_unrelated_sides_are_refused(arrangement: str, tmp_path: Path) -> None:
     source, target = grammar_sides(1200)
     rng = random.Random(1)
@@ -197,6 +200,8 @@ def test_unrelated_sides_are_refused(arrangement: str, tmp_path: Path) -> None:
             target = target[600:] + target[:600]
         case "two thirds shuffled":
             target[400:] = rng.sample(target[400:], 800)
+        case "one line missing":
+            target = rng.sample(target, 1199)
     with pytest.raises(DataError, match=r"nothing is written: .* have no translation in the other file"):
         fix_sides(tmp_path, source, target)
     assert not (tmp_path / "fixed").exists()
@@ -207,9 +212,33 @@ def test_different_numbers_of_lines_that_are_too_few_to_be_paired_are_refused(tm
         fix_sides(tmp_path, ["一", "二", "三"], ["one", "two"])
 
 
-def test_a_corpus_with_an_early_break_is_refused(tmp_path: Path) -> None:
+def test_a_line_added_near_the_beginning_is_found(tmp_path: Path) -> None:
     source, target = grammar_sides(1500)
+    # Of the lines with the same number, only the first 60 belong together.
     source.insert(60, "男孩们")
-    with pytest.raises(DataError, match="nothing is written"):
-        fix_sides(tmp_path, source, target)
-    assert not (tmp_path / "fixed").exists()
+    files = write_sides(tmp_path, "corpus", source, target)
+    report = check([files])
+    first, second = report.runs["corpus"]
+    assert first == Run(0, 60)
+    assert second == Run(61, 1501, -1)
+    faults = {finding.kind.name for finding in report.findings}
+    assert faults.isdisjoint({"unrelated", "unchecked", "ratio", "numbers"})
+
+
+def test_lines_missing_in_several_places_before_the_middle_are_found(tmp_path: Path) -> None:
+    source, target = grammar_sides(1500)
+    del target[450:453]
+    del source[150]
+    files = write_sides(tmp_path, "corpus", source, target)
+    first, second, third = check([files]).runs["corpus"]
+    assert first == Run(0, 150)
+    assert second == Run(150, 449, 1)
+    assert third == Run(452, 1499, -2)
+
+
+def test_the_sides_are_learned_from_the_beginning_if_that_tells_more(tmp_path: Path) -> None:
+    source, target = grammar_sides(1500)
+    source.append("男孩们")
+    files = write_sides(tmp_path, "corpus", source, target)
+    (run,) = check([files]).runs["corpus"]
+    assert run == Run(0, 1500)

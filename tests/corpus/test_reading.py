@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from nmt.corpus import reading
-from nmt.corpus.reading import CorpusFiles, chunks, decode, lines_at, read_spans, survey
+from nmt.corpus.reading import CorpusFiles, chunks, decode, lines_at, read_spans, sample, survey
 
 SOURCE = [b"a0", b"a1", b"a2", b"b0\r", b"", b"b2"]
 TARGET = [b"t0", b"t1", b"t2", b"t3", b"t4", b"t5", b"t6", b"t7"]
@@ -25,12 +25,17 @@ def files(tmp_path: Path) -> CorpusFiles:
 
 def test_lines_are_counted_and_sampled(files: CorpusFiles, monkeypatch: pytest.MonkeyPatch) -> None:
     # At four pairs, every second one is dropped.
-    monkeypatch.setattr(reading, "SAMPLE_LIMIT", 2)
+    monkeypatch.setattr(reading, "MAX_SAMPLE", 4)
     surveyed = survey(files)
     assert surveyed.n_source == surveyed.n_pairs == 6
     assert surveyed.n_target == 8
     assert surveyed.source == ["a0", "a2", ""]
     assert surveyed.target == ["t0", "t2", "t4"]
+
+
+def test_the_last_lines_are_sampled(files: CorpusFiles, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading, "MAX_SAMPLE", 4)
+    assert sample(files.target, 2, 6) == ["t2", "t4", "t6"]
 
 
 def test_pairs_are_read_in_chunks(files: CorpusFiles, monkeypatch: pytest.MonkeyPatch) -> None:

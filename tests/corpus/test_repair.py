@@ -181,7 +181,7 @@ def random_corpus(folder: Path, name: str, pairs: list[PairText], train: list[Pa
         clean.discard(pairs[i])
     source = [source for source, _ in dirtied]
     target = [target for _, target in dirtied]
-    at = rng.randrange(len(pairs) // 2, len(pairs))  # an earlier break is refused
+    at = rng.randrange(len(pairs))
     lines = rng.choice([source, target])
     match rng.choice(["as it is", "as it is", "missing", "added"]):
         case "missing":
