@@ -90,7 +90,7 @@ def test_a_fine_tuning_mixes_the_text_of_the_run_in() -> None:
     [general] = config.data.mix.values()
     result = (general.root, general.source, general.target)
     assert result == ("old", ("train.de",), ("train.en",))
-    assert general.weight == 0.5
+    assert general.weight == 0.75
     assert (config.train.init_from, config.train.max_minutes) == ("runs/old", 3)
 
 
