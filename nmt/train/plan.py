@@ -31,7 +31,7 @@ MEMORIZED = 500  # with fewer pairs, dropout is 0: they are memorized in any cas
 N_HEADS = 4
 ADAMW_LR = 2e-3  # maximum learning rate with train.optimizer=adamw
 # The following settings of a fine-tuning were chosen with 500 corrections of one catalog of messages.
-FINETUNING_LR = 3e-4
+FINETUNING_LR = 2.5e-4
 WIDE, WIDE_LR = 512, 1e-4  # models of this width or more get a lower rate
 GENERAL_SHARE = 0.75  # share of the old training text in an epoch
 FINETUNING_EPOCHS = 40
