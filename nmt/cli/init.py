@@ -63,7 +63,10 @@ def init(
     run_source, run_target = languages_of(start_config.data) if start_config else ("", "")
     given = source_lang or run_source, target_lang or run_target
     sources, targets = corpus_files(files, given)
-    languages = languages_of_files((sources[0], given[0]), (targets[0], given[1]))
+    languages = languages_of_files((sources[0], source_lang, run_source), (targets[0], target_lang, run_target))
+    if languages == (run_target, run_source):
+        message = f"{start} translates {run_source} to {run_target}, not {run_target} to {run_source}"
+        raise InputError(message, hint="give the source first, and the target second")
     output = output or Path(f"{'-'.join(languages)}.yaml")
     data = output.with_suffix("")
     run = Path("runs", output.stem)
@@ -120,18 +123,18 @@ def check_arguments(output: Path, data: Path, run: Path, minutes: float | None) 
             raise InputError(f"{path} exists already", hint="give another name with -o")
 
 
-def languages_of_files(*sides: tuple[Path, str]) -> tuple[str, str]:
+def languages_of_files(*sides: tuple[Path, str, str]) -> tuple[str, str]:
     """Return the language codes of source and target.
 
-    Each side is a file and a language code. An empty code is taken from the file name.
+    Each side is a file, a language code and a default. An empty code is that in the file name, or the default.
 
     Raises InputError if a code is invalid or both are equal.
     """
     from nmt.languages import language_code, language_of_file
 
     codes = []
-    for file, given in sides:
-        code = language_code(given) if given else language_of_file(file)
+    for file, given, default in sides:
+        code = language_code(given) if given else language_of_file(file) or default
         if not code:
             hint = "give --source-lang or --target-lang, such as de, deu_Latn or zh-Hans"
             raise InputError(f"{file}: '{given}' is not a language code", hint=hint)

@@ -14,13 +14,11 @@ if TYPE_CHECKING:
 def renderer(
     translator: "Translator", json_lines: bool, min_confidence: float | None
 ) -> "Callable[[Translation], str]":
-    """Return a function that formats a translation as a line. With `min_confidence`, it also logs doubtful lines."""
+    """Return a function that formats a translation as a line, and logs doubtful lines."""
+    from nmt.translate.confidence import find_doubts
 
     def render(translation: "Translation") -> str:
-        if min_confidence is not None:
-            from nmt.translate.confidence import find_doubts
-
-            find_doubts(translator, translation, min_confidence)
+        find_doubts(translator, translation, min_confidence)
         if json_lines:
             return as_json(translation, translator)
         return translation.text

@@ -89,8 +89,9 @@ def sides_of(path: Path, languages: Sequence[str]) -> Sequence[str]:
         keys = [known[name] for name in names if name in known]
         if len(keys) == 2:
             return keys
+    problem = f"{path} has no pairs of {' and '.join(languages)}." if all(languages) else f"which languages of {path}?"
     raise InputError(
-        f"which languages of {path}? It has {', '.join(known) or 'none':.200}",
+        f"{problem} It has {', '.join(known) or 'none':.200}",
         hint="name its columns de and en, or give two of its languages: --source-lang and --target-lang, or -l de-en",
     )
 
@@ -160,6 +161,10 @@ def copy_memories(
             if n_pairs not in kept:
                 unit.clear()
                 continue
-            for name, old, new in zip(names, texts, next(new_texts), strict=True):
+            changed = zip(names, texts, next(new_texts), strict=True)
+            if "<" in "".join(texts):  # without its tags, a unit would match no text that has them
+                continue
+            for name, old, new in changed:
                 if new != old:
                     unit[name] = new
+        log.info("%s: cleaned -> %s", path, copy)

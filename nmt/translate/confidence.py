@@ -106,28 +106,33 @@ def confidence_of(words: Sequence[Word]) -> float:
     return fmean(word.confidence for word in words) if words else 1.0
 
 
-def find_doubts(translator: Translator, translation: Translation, least: float, place: str = "line") -> list[str]:
+def find_doubts(
+    translator: Translator, translation: Translation, least: float | None, place: str = "line"
+) -> list[str]:
     """Set, log and return the reasons to doubt the best hypothesis: those of all its sentences.
 
-    `least` is the lowest confidence that gives no reason for doubt. `place` and the number of the unit say where it is.
+    `least` is the lowest confidence that gives no reason for doubt. If it is None, only similar matches give one.
+    `place` and the number of the unit say where it is.
     """
     reasons: list[str] = []
     if not translation.parts:
         reasons += translation.doubts or []  # of a match
-    translation.doubts = reasons
+    if least is not None:
+        translation.doubts = reasons
     for part in translation.parts:
         reasons += find_doubts(translator, part, least, place)
     if translation.parts:
         return reasons
-    # 1. The mean confidence of the words of a sentence is low.
     best = translation.hypotheses[0]
-    confidence = confidence_of(words_of(translator, best))
-    if confidence < least:
-        reasons.append(f"confidence {confidence:.2f}")
-    # 2. The translation repeats a phrase, and the source repeats no phrase.
-    phrase = repeated(best.text)
-    if phrase and not repeated(translation.source):
-        reasons.append(f"repeats '{phrase:.40}'")
+    if least is not None:
+        # 1. The mean confidence of the words of a sentence is low.
+        confidence = confidence_of(words_of(translator, best))
+        if confidence < least:
+            reasons.append(f"confidence {confidence:.2f}")
+        # 2. The translation repeats a phrase, and the source repeats no phrase.
+        phrase = repeated(best.text)
+        if phrase and not repeated(translation.source):
+            reasons.append(f"repeats '{phrase:.40}'")
     if reasons:
         message = "%s %d is doubtful: %s: %s -> %s"
         log.warning(message, place, translation.number, ", ".join(reasons), translation.source, best.text)

@@ -266,9 +266,7 @@ class DocumentTranslation:
             n_before = len(targets)
             if units:
                 for translation in watch(self.translator.translate_lines(units, **arguments), len(units)):
-                    if self.min_confidence is not None:
-                        place = f"{self.title}: text"
-                        find_doubts(self.translator, translation, self.min_confidence, place)
+                    find_doubts(self.translator, translation, self.min_confidence, f"{self.title}: text")
                     sources.append(translation.source)
                     targets.append(Translated(translation.text, translation.doubts, translation.matches))
                     yield translation

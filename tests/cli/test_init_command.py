@@ -90,6 +90,14 @@ def test_wrong_arguments_are_told(texts: Path, arguments: str) -> None:
     assert result == ["a.de", "a.tmx", "a.txt", "b.de"]
 
 
+def test_text_in_the_direction_opposite_to_that_of_the_run_is_refused(texts: Path) -> None:
+    (texts / "r").mkdir()
+    (texts / "r/config.yaml").write_text("run: r\ndata: {train: {source: a.en, target: a.de}}\n")
+    refused(texts, "init a.de a.en --from r -o f.yaml", "r translates en to de, not de to en")
+    refused(texts, "init a.tmx --from r -o f.yaml --source-lang de --target-lang en", "not de to en")
+    refused(texts, "init a.txt a.txt --from r -o f.yaml", "1 pairs with text on")  # their names have no languages
+
+
 def test_a_name_that_is_not_utf_8_is_refused(texts: Path) -> None:
     output = os.fsdecode(b"\xff.yaml")
     done = run_in(texts, f"init b.de b.de --target-lang en -o {output}")

@@ -120,7 +120,7 @@ def test_a_memory_that_has_changed_is_read_again(five_home: Path, tmp_path: Path
 
 def test_a_similar_match_that_is_taken_is_reported(five_home: Path, tmp_path: Path) -> None:
     (tmp_path / "memory.csv").write_text(f"zh;en\n{SOURCE[0]};From the memory.\n", encoding="utf-8")
-    translate = f"translate --memory {tmp_path}/memory.csv --min-match 0.8 --min-confidence 0"
+    translate = f"translate --memory {tmp_path}/memory.csv --min-match 0.8"
     done = run_in(five_home, translate, SOURCE[0].replace("书", "茶").encode())
     assert "line 1 is doubtful: match of 89%: " in err_lines(done)[-1]
 

@@ -64,7 +64,7 @@ def test_languages_that_are_unclear_are_listed(message: str, tmp_path: Path) -> 
 
 
 def test_a_language_that_a_memory_lacks_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="It has en, de"):
+    with pytest.raises(InputError, match=r"a\.tmx has no pairs of de and fr. It has en, de"):
         pairs_of(memory(tmp_path, "a.tmx", TMX), ("de", "fr"))
 
 
@@ -104,6 +104,16 @@ def test_a_text_that_is_not_changed_keeps_its_lines(tmp_path: Path) -> None:
     (tmp_path / "copies").mkdir()
     copy_memories([path], tmp_path / "copies", DE_EN, texts, {1})
     assert (tmp_path / "copies/a.jsonl").read_text() == '{"de": " Tee\\nda", "en": "tee"}\n'
+
+
+def test_a_unit_with_tags_is_copied_as_it_is(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "nmt")
+    path = memory(tmp_path, "a.csv", "de,en\n<b>Tee</b> ,tea\nda ,there\n")
+    texts = memory(tmp_path, "new.de", "Tee\nda\n"), memory(tmp_path, "new.en", "Tea\nThere\n")
+    (tmp_path / "copies").mkdir()
+    copy_memories([path], tmp_path / "copies", DE_EN, texts, {1, 2})
+    assert (tmp_path / "copies/a.csv").read_text() == "de,en\n<b>Tee</b> ,tea\nda ,There\n"
+    assert f"a.csv: cleaned -> {tmp_path / 'copies/a.csv'}" in caplog.text
 
 
 def test_two_copies_of_one_name_are_refused(tmp_path: Path) -> None:

@@ -178,6 +178,13 @@ def test_documents_have_exact_matches(suffix: str, memory: str) -> None:
     assert BONJOUR in translated(suffix, HELLO, memory)
 
 
+def test_in_a_format_without_states_a_similar_match_that_is_taken_is_named(
+    memory: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert BONJOUR in translated(".txt", SIMILAR, memory, min_match=0.9)
+    assert f"text 1 is doubtful: match of 91%: {SIMILAR} -> {BONJOUR}" in caplog.text
+
+
 # --- the index --------------------------------------------------------------------------------------------
 
 
