@@ -64,12 +64,9 @@ def init(
     given = source_lang or run_source, target_lang or run_target
     sources, targets = corpus_files(files, given)
     languages = languages_of_files((sources[0], source_lang, run_source), (targets[0], target_lang, run_target))
-    if languages == (run_target, run_source):
-        message = f"{start} translates {run_source} to {run_target}, not {run_target} to {run_source}"
-        raise InputError(message, hint="give the source first, and the target second")
+    check_direction(start, (run_source, run_target), languages)
     output = output or Path(f"{'-'.join(languages)}.yaml")
-    data = output.with_suffix("")
-    run = Path("runs", output.stem)
+    data, run = output.with_suffix(""), Path("runs", output.stem)
     check_arguments(output, data, run, minutes)
     with contextlib.ExitStack() as unfinished:
         # 2. Split the text.
@@ -79,7 +76,7 @@ def init(
 
         # 3. Choose the settings.
         text = planning.data_text(facts, str(run), str(data), languages)
-        if start_config is None:
+        if not start_config:
             plan = plan_for(text, facts, languages, minutes, device)
             cost = f"{plan.expected_minutes:,.0f} minutes and {plan.memory / 1e9:.1f} GB of memory"
             text += planning.plan_text(plan, facts)
@@ -88,8 +85,8 @@ def init(
             text += planning.finetuning_text(str(start), start_config, minutes)
 
         # 4. Write the config.
-        names = " and ".join(file.name for file in files)
-        header = HEADER.format(languages=" to ".join(languages), files=streams.printable(names), facts=facts, cost=cost)
+        names = streams.printable(" and ".join(file.name for file in files))
+        header = HEADER.format(languages=" to ".join(languages), files=names, facts=facts, cost=cost)
         atomic_write(output, header + text)
         unfinished.pop_all()
     log.info("written to %s: expected to take %s; next: nmt train %s", output, cost, output)
@@ -110,6 +107,14 @@ def plan_for(text: str, facts: "Facts", languages: tuple[str, str], minutes: flo
         return measured(check_config(settings, {}, "the config"), device)
 
     return planning.fit_machine(planning.size_of(facts, languages), minutes, measure)
+
+
+def check_direction(start: Path | None, of_run: tuple[str, str], of_files: tuple[str, str]) -> None:
+    """Raise InputError if files are in the direction opposite to that of the run `start`."""
+    source, target = of_run
+    if of_files == (target, source):
+        message = f"{start} translates {source} to {target}, not {target} to {source}"
+        raise InputError(message, hint="give the source first, and the target second")
 
 
 def check_arguments(output: Path, data: Path, run: Path, minutes: float | None) -> None:
