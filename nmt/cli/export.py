@@ -12,11 +12,12 @@ from nmt.errors import InputError
 
 EXPORTS = {  # format -> name of the function that writes it, so that torch is imported late
     "argos": "nmt.interchange.argos:to_argos",
+    "browser": "nmt.interchange.browser:to_browser",
     "ctranslate2": "nmt.interchange.ctranslate2:to_ctranslate2",
     "huggingface": "nmt.interchange.huggingface:to_huggingface",
     "marian": "nmt.interchange.marian:to_marian",
 }
-Format = Literal["argos", "ctranslate2", "huggingface", "marian"]
+Format = Literal["argos", "browser", "ctranslate2", "huggingface", "marian"]
 QUANTIZED = ("argos", "ctranslate2")  # the formats for which --quantization is allowed
 
 
