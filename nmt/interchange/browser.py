@@ -9,10 +9,8 @@ The engine is not part of the export: npm installs it, and checks its hash.
 
 import json
 import shutil
-from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from functools import partial
-from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -21,23 +19,23 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from nmt.errors import InputError
 from nmt.files import atomic_directory
 from nmt.interchange import export, marian
 from nmt.interchange.huggingface import layer_names
 from nmt.model.transformer import Transformer
 from nmt.text import PAD
 from nmt.text.batches import collate
-from nmt.text.lines import iter_pairs
-from nmt.train.corpora import corpus_paths, training_corpora
 from nmt.translate.translator import Translator
 
 PAGES = Path(__file__).with_name("pages")  # files of every export
 FILES = {"config.json", "model.bin", "node_modules", "vocab.spm", "source.spm", "target.spm"}  # other files
 N_PAIRS = 500  # number of training pairs on which the inputs of matrix products are measured
+MULTIPLES = range(64, 1 << 20, 64)
+SUPPORTED_BY_BERGAMOT = marian.SUPPORTED_BY_MARIAN | {"d_model": MULTIPLES, "d_ff": MULTIPLES}
 PROJECTIONS = {"all": "Wemb", "decoder": "decoder_Wemb", "none": "decoder_ff_logit_out_W"}
 VERSION = 1  # of the format
-INT8, FLOAT32, INTGEMM8 = 0x101, 0x404, 0x4101  # types of the engine's arrays; in Marian, INTGEMM8 is another number
+TYPES = {"int8": 0x101, "float32": 0x404}  # of the engine's arrays
+INTGEMM8 = 0x4101  # type of a quantized matrix; Marian itself has another number for it
 ALIGNMENT = 256  # bytes; the first value of a file is at a multiple of it
 
 Arrays = dict[str, NDArray[Any]]
@@ -51,12 +49,8 @@ def to_browser(translator: Translator, path: Path) -> None:
     """
     files = FILES | {file.name for file in PAGES.iterdir()}
     export.check_replaceable(path, files, ["package.json", "model.bin"], "bergamot-translator")
-    model = marian.exportable(translator, "Bergamot's engine")
-    for key in ("d_model", "d_ff"):
-        if (size := getattr(model.settings, key)) % 64:
-            reason = f"Bergamot's engine does not support model.{key}={size}"
-            raise InputError(reason, hint="train with a multiple of 64")
-    multipliers = activation_multipliers(model, calibration_pairs(translator))
+    model = export.exportable_model(translator, "Bergamot's engine", SUPPORTED_BY_BERGAMOT, unset=marian.UNSET)
+    multipliers = activation_multipliers(translator, model)
     data, decode = translator.config.data, translator.config.decode
     with atomic_directory(path) as directory:
         # 1. Write the tokenizers. The engine needs a multiple of 8 pieces. The added ones are banned, as PAD is.
@@ -66,81 +60,67 @@ def to_browser(translator: Translator, path: Path) -> None:
         arrays = marian.arrays(model, *padded) | multipliers
         (directory / "model.bin").write_bytes(binary(arrays))
         settings = {
-            "source": data.source_lang,
-            "target": data.target_lang,
-            "vocabularies": [f"{name}.spm" for name in dict.fromkeys(names)],
+            "languages": [data.source_lang, data.target_lang],
+            "vocabularies": [f"{name}.spm" for name in names],
             "engine": {"beam-size": decode.beam, "normalize": decode.alpha},
         }
-        (directory / "config.json").write_text(json.dumps(settings, indent=2))
+        (directory / "config.json").write_text(json.dumps(settings))
         # 3. Copy the page.
         shutil.copytree(PAGES, directory, dirs_exist_ok=True)
 
 
-def calibration_pairs(translator: Translator) -> Iterator[tuple[list[int], list[int]]]:
-    """Yield the token ids of training pairs. Raises InputError if the translator has no run, or if its text is lost."""
-    if translator.run is None:
-        raise InputError("activations are measured on the training text of a run", hint="give the run with -m")
-    config = translator.run.read_config()
-    corpora = (iter_pairs(*corpus_paths(config, files)) for files in training_corpora(config).values())
-    pairs = list(islice(chain.from_iterable(corpora), N_PAIRS))
-    source, target = translator.encode_pairs([pair.source for pair in pairs], [pair.target for pair in pairs])
-    yield from zip(source, target, strict=True)
-
-
 @torch.inference_mode()
-def activation_multipliers(model: Transformer, pairs: Iterator[tuple[list[int], list[int]]]) -> Arrays:
+def activation_multipliers(translator: Translator, model: Transformer) -> Arrays:
     """Return the multipliers of the inputs of matrix products. Their names are those of the matrices with a suffix.
 
-    A multiplier maps the largest absolute value on all pairs to 127.
+    A multiplier maps the largest absolute value on training pairs to 127. Raises InputError if there are no such pairs.
     """
     settings = model.settings
-    largest = defaultdict[str, float](float)
+    multipliers: Arrays = {}
 
-    def note(name: str, _: nn.Module, inputs: tuple[Tensor]) -> None:
-        largest[name] = max(largest[name], inputs[0].abs().max().item())
+    def note(matrices: Iterable[str], _: nn.Module, inputs: tuple[Tensor]) -> None:
+        multiplier = 127 / inputs[0].abs().max().view(1, 1).numpy()
+        for name in matrices:
+            key = f"{name}_QuantMultA"
+            multipliers[key] = np.minimum(multiplier, multipliers.get(key, multiplier))
 
-    # 1. Run the model on the pairs.
-    names = {"projection": [PROJECTIONS[settings.tied_embeddings]]}
+    # 1. Watch the linear layers. The matrices of one layer have the same input.
+    matrices = {"projection": [PROJECTIONS[settings.tied_embeddings]]}
     for ours, theirs in layer_names(settings.n_encoder_layers, settings.n_decoder_layers, settings.norm).items():
-        names[ours] = [marian.array_name(f"{name}.weight") for name in theirs]
-    hooks = [model.get_submodule(name).register_forward_pre_hook(partial(note, name)) for name in names]
-    for source, target in pairs:
-        batch = collate([source], [target], [0])
+        matrices[ours] = [marian.array_name(f"{name}.weight") for name in theirs]
+    layers = [(names, model.get_submodule(layer)) for layer, names in matrices.items()]
+    hooks = [layer.register_forward_pre_hook(partial(note, names)) for names, layer in layers]
+    # 2. Run the model on one pair after another. In batches, padding would be measured, too.
+    for pair in export.training_pairs(translator, "multipliers of activations are", N_PAIRS):
+        batch = collate(*translator.encode_pairs([pair.source], [pair.target]), [0])
         model(batch.src, batch.tgt_in)
     for hook in hooks:
         hook.remove()
-    # 2. Matrices of one linear layer have the same input.
-    return {
-        f"{matrix}_QuantMultA": np.array([[127 / value]], np.float32)
-        for name, value in largest.items()
-        for matrix in names[name]
-    }
+    return multipliers
 
 
 def binary(arrays: Mapping[str, NDArray[Any]]) -> bytes:
     """Return the content of model.bin. Matrices are quantized; other arrays are written as they are."""
-    headers, names, shapes, values = [], b"", b"", b""
+    headers, names, shapes, values = [VERSION, len(arrays)], b"", b"", b""
     for name, array in arrays.items():
         # 1. The engine expects a projection that is not tied as (D, V).
         if name == "decoder_ff_logit_out_Wt":
             name, array = PROJECTIONS["none"], array.T
-        kind = INT8 if array.dtype == np.int8 else FLOAT32
-        content = array.tobytes()
+        # 2. Quantize a matrix. All but embeddings are transposed.
+        kind, content = TYPES[array.dtype.name], array.tobytes()
         if array.ndim == 2 and len(array) > 1:
-            kind = INTGEMM8
-            content = quantized(array if name.endswith("Wemb") else array.T)
-        # 2. Add the array.
-        encoded = name.encode() + b"\0"
-        headers += [len(encoded), kind, array.ndim, len(content)]
-        names += encoded
+            kind, content = INTGEMM8, quantized(array if name.endswith("Wemb") else array.T)
+        # 3. Add the array.
+        headers += [len(name) + 1, kind, array.ndim, len(content)]
+        names += name.encode() + b"\0"
         shapes += np.array(array.shape, np.int32).tobytes()
         values += content
-    start = np.array([VERSION, len(arrays), *headers], np.uint64).tobytes() + names + shapes
+    start = np.array(headers, np.uint64).tobytes() + names + shapes
     padding = -(len(start) + 8) % ALIGNMENT
-    return start + np.uint64(padding).tobytes() + bytes(padding) + values
+    return start + padding.to_bytes(8, "little") + bytes(padding) + values
 
 
 def quantized(matrix: NDArray[np.float32]) -> bytes:
     """Return the values as int8, then the multiplier that maps the largest absolute value to 127."""
-    multiplier = np.float32(127) / np.abs(matrix).max()
+    multiplier: np.float32 = 127 / np.abs(matrix).max()
     return np.rint(matrix * multiplier).astype(np.int8).tobytes() + multiplier.tobytes()

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,8 @@ from nmt.model.base import Seq2Seq
 from nmt.model.transformer import Transformer
 from nmt.text import BOS, EOS, PAD, UNK
 from nmt.text.batches import pad_source
+from nmt.text.lines import Pair, iter_pairs
+from nmt.train.corpora import corpus_paths, training_corpora
 from nmt.translate.translator import Translator
 
 CHECKED_LENGTHS = (1, 5, 20)  # lengths, in pieces, of the random pairs on which engines are compared
@@ -65,6 +68,18 @@ def exportable_model(
             raise InputError(reason, hint="translate with nmt itself")
     assert isinstance(model, Transformer)
     return model
+
+
+def training_pairs(translator: Translator, what: str, n: int) -> Iterator[Pair]:
+    """Yield the first `n` training pairs. The error message names `what` is made from them.
+
+    Raises InputError if the translator has no run, or if the training text cannot be read.
+    """
+    if translator.run is None:
+        raise InputError(f"{what} made from the training text of a run", hint="give the run with -m")
+    config = translator.run.read_config()
+    corpora = (iter_pairs(*corpus_paths(config, files)) for files in training_corpora(config).values())
+    yield from islice(chain.from_iterable(corpora), n)
 
 
 def output_bias(model: Transformer) -> Tensor:

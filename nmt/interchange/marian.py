@@ -10,6 +10,7 @@ An export has these files:
 """
 
 import logging
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -96,13 +97,14 @@ normalize: {alpha}
 """
 FILES = {"decoder.yml", "model.npz", "vocab.spm", "source.spm", "target.spm"}  # that an export may contain
 # The supported settings. Marian decodes a pre-norm model in another way than it trains it.
-SUPPORTED_BY_MARIAN: dict[str, tuple[object, ...]] = {
+SUPPORTED_BY_MARIAN: dict[str, Sequence[object]] = {
     **SUPPORTED,
     "norm": ("post",),
     "positions": ("marian",),
     "start": ("zero",),
     "norm_epsilon": (1e-6,),
 }
+UNSET = ("nfkc_source", "target_tag", "directions")
 
 
 def side_of(path: Path, pieces: list[str], unk: int = 1, eos: int = 0) -> Side:
@@ -127,7 +129,7 @@ def to_marian(translator: Translator, path: Path) -> None:
     Raises InputError if Marian does not support the model, or if `path` exists and is not an export.
     """
     export.check_replaceable(path, FILES, ["decoder.yml", "model.npz"], "model.npz")
-    model = exportable(translator, "Marian")
+    model = export.exportable_model(translator, "Marian", SUPPORTED_BY_MARIAN, unset=UNSET)
     decode = translator.config.decode
     with atomic_directory(path) as directory:
         (source, target), tokens = write_tokenizers(translator.tokenizers, directory)
@@ -135,12 +137,6 @@ def to_marian(translator: Translator, path: Path) -> None:
         search = DECODER_YML.format(source=source, target=target, beam=decode.beam, alpha=decode.alpha)
         (directory / "decoder.yml").write_text(search)
     log.info("not compared: nmt does not run Marian")
-
-
-def exportable(translator: Translator, tool: str) -> Transformer:
-    """Return the translator's model. Raises InputError if `tool`, which is Marian or a descendant, does not support it."""
-    unset = ("nfkc_source", "target_tag", "directions")
-    return export.exportable_model(translator, tool, SUPPORTED_BY_MARIAN, unset=unset)
 
 
 def write_tokenizers(tokenizers: Tokenizers, directory: Path) -> tuple[list[str], list[list[int]]]:
