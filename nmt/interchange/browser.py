@@ -27,7 +27,9 @@ from nmt.text import PAD
 from nmt.text.batches import collate
 from nmt.translate.translator import Translator
 
-PAGES = Path(__file__).with_name("pages")  # files of every export
+PACKAGE = Path(__file__).parents[1]
+STYLES = [PACKAGE / "insight/pages/base.css", PACKAGE / "serve/pages/serve.css"]
+PAGE = [*Path(__file__).with_name("pages").iterdir(), *STYLES]  # files that are copied
 FILES = {"config.json", "model.bin", "node_modules", "vocab.spm", "source.spm", "target.spm"}  # other files
 N_PAIRS = 500  # number of training pairs on which the inputs of matrix products are measured
 MULTIPLES = range(64, 1 << 20, 64)
@@ -47,7 +49,7 @@ def to_browser(translator: Translator, path: Path) -> None:
     Raises InputError if the engine does not support the model, if there are no training pairs, or if `path` exists and
     is not an export.
     """
-    files = FILES | {file.name for file in PAGES.iterdir()}
+    files = FILES | {file.name for file in PAGE}
     export.check_replaceable(path, files, ["package.json", "model.bin"], "bergamot-translator")
     model = export.exportable_model(translator, "Bergamot's engine", SUPPORTED_BY_BERGAMOT, unset=marian.UNSET)
     multipliers = activation_multipliers(translator, model)
@@ -66,7 +68,8 @@ def to_browser(translator: Translator, path: Path) -> None:
         }
         (directory / "config.json").write_text(json.dumps(settings))
         # 3. Copy the page.
-        shutil.copytree(PAGES, directory, dirs_exist_ok=True)
+        for file in PAGE:
+            shutil.copyfile(file, directory / file.name)
 
 
 @torch.inference_mode()
