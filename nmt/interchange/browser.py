@@ -9,8 +9,8 @@ The engine is not part of the export: npm installs it, and checks its hash.
 
 import json
 import shutil
-from collections.abc import Iterable, Mapping
-from functools import partial
+from array import array
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
+from torch.nn.modules.module import register_module_forward_pre_hook
 
 from nmt.files import atomic_directory
 from nmt.interchange import export, marian
@@ -28,19 +29,19 @@ from nmt.text.batches import collate
 from nmt.translate.translator import Translator
 
 PACKAGE = Path(__file__).parents[1]
-STYLES = [PACKAGE / "insight/pages/base.css", PACKAGE / "serve/pages/serve.css"]
-PAGE = [*Path(__file__).with_name("pages").iterdir(), *STYLES]  # files that are copied
+PAGE = [  # files that are copied
+    *PACKAGE.glob("interchange/pages/*"),
+    PACKAGE / "insight/pages/base.css",
+    PACKAGE / "serve/pages/serve.css",
+]
 FILES = {"config.json", "model.bin", "node_modules", "vocab.spm", "source.spm", "target.spm"}  # other files
 N_PAIRS = 500  # number of training pairs on which the inputs of matrix products are measured
-MULTIPLES = range(64, 1 << 20, 64)
+MULTIPLES = range(0, 1_000_000, 64)
 SUPPORTED_BY_BERGAMOT = marian.SUPPORTED_BY_MARIAN | {"d_model": MULTIPLES, "d_ff": MULTIPLES}
 PROJECTIONS = {"all": "Wemb", "decoder": "decoder_Wemb", "none": "decoder_ff_logit_out_W"}
-VERSION = 1  # of the format
+SUFFIX = "_QuantMultA"  # of the names of multipliers
 TYPES = {"int8": 0x101, "float32": 0x404}  # of the engine's arrays
 INTGEMM8 = 0x4101  # type of a quantized matrix; Marian itself has another number for it
-ALIGNMENT = 256  # bytes; the first value of a file is at a multiple of it
-
-Arrays = dict[str, NDArray[Any]]
 
 
 def to_browser(translator: Translator, path: Path) -> None:
@@ -53,77 +54,84 @@ def to_browser(translator: Translator, path: Path) -> None:
     export.check_replaceable(path, files, ["package.json", "model.bin"], "bergamot-translator")
     model = export.exportable_model(translator, "Bergamot's engine", SUPPORTED_BY_BERGAMOT, unset=marian.UNSET)
     multipliers = activation_multipliers(translator, model)
-    data, decode = translator.config.data, translator.config.decode
+    data = translator.config.data
+    decode = translator.config.decode
     with atomic_directory(path) as directory:
         # 1. Write the tokenizers. The engine needs a multiple of 8 pieces. The added ones are banned, as PAD is.
         names, tokens = marian.write_tokenizers(translator.tokenizers, directory)
-        padded = [ids + [PAD] * (-len(ids) % 8) for ids in tokens]
+        for ids in tokens:
+            ids += [PAD] * (-len(ids) % 8)
         # 2. Write the model and the settings.
-        arrays = marian.arrays(model, *padded) | multipliers
-        (directory / "model.bin").write_bytes(binary(arrays))
+        content = binary(marian.arrays(model, *tokens) | multipliers)
+        (directory / "model.bin").write_bytes(content)
         settings = {
             "languages": [data.source_lang, data.target_lang],
-            "vocabularies": [f"{name}.spm" for name in names],
+            "vocabularies": names,
             "engine": {"beam-size": decode.beam, "normalize": decode.alpha},
         }
         (directory / "config.json").write_text(json.dumps(settings))
         # 3. Copy the page.
         for file in PAGE:
-            shutil.copyfile(file, directory / file.name)
+            shutil.copy(file, directory)
 
 
 @torch.inference_mode()
-def activation_multipliers(translator: Translator, model: Transformer) -> Arrays:
+def activation_multipliers(translator: Translator, model: Transformer) -> dict[str, NDArray[Any]]:
     """Return the multipliers of the inputs of matrix products. Their names are those of the matrices with a suffix.
 
     A multiplier maps the largest absolute value on training pairs to 127. Raises InputError if there are no such pairs.
     """
     settings = model.settings
-    multipliers: Arrays = {}
+    multipliers: dict[str, NDArray[Any]] = {}
 
-    def note(matrices: Iterable[str], _: nn.Module, inputs: tuple[Tensor]) -> None:
-        multiplier = 127 / inputs[0].abs().max().view(1, 1).numpy()
-        for name in matrices:
-            key = f"{name}_QuantMultA"
-            multipliers[key] = np.minimum(multiplier, multipliers.get(key, multiplier))
+    def note(layer: nn.Module, inputs: tuple[Tensor]) -> None:
+        for name in names_of.get(layer, []):
+            multiplier = 127 / inputs[0].abs().amax((1, 2)).numpy()
+            multipliers[name] = np.minimum(multiplier, multipliers.get(name, multiplier))
 
-    # 1. Watch the linear layers. The matrices of one layer have the same input.
-    matrices = {"projection": [PROJECTIONS[settings.tied_embeddings]]}
+    # 1. Name the multipliers of each linear layer. Its matrices have the same input.
+    names_of: dict[nn.Module, list[str]] = {model.projection: [PROJECTIONS[settings.tied_embeddings] + SUFFIX]}
     for ours, theirs in layer_names(settings.n_encoder_layers, settings.n_decoder_layers, settings.norm).items():
-        matrices[ours] = [marian.array_name(f"{name}.weight") for name in theirs]
-    layers = [(names, model.get_submodule(layer)) for layer, names in matrices.items()]
-    hooks = [layer.register_forward_pre_hook(partial(note, names)) for names, layer in layers]
+        layer = model.get_submodule(ours)
+        if isinstance(layer, nn.Linear):
+            names_of[layer] = [marian.array_name(f"{name}.weight") + SUFFIX for name in theirs]
     # 2. Run the model on one pair after another. In batches, padding would be measured, too.
-    for pair in export.training_pairs(translator, "multipliers of activations are", N_PAIRS):
-        batch = collate(*translator.encode_pairs([pair.source], [pair.target]), [0])
-        model(batch.src, batch.tgt_in)
-    for hook in hooks:
-        hook.remove()
+    with register_module_forward_pre_hook(note):
+        for pair in export.training_pairs(translator, N_PAIRS):
+            batch = collate(*translator.encode_pairs([pair.source], [pair.target]), [0])
+            model(batch.src, batch.tgt_in)
     return multipliers
 
 
 def binary(arrays: Mapping[str, NDArray[Any]]) -> bytes:
     """Return the content of model.bin. Matrices are quantized; other arrays are written as they are."""
-    headers, names, shapes, values = [VERSION, len(arrays)], b"", b"", b""
-    for name, array in arrays.items():
+    headers = [1, len(arrays)]  # the version of the format
+    names = b""
+    shapes = b""
+    values = b""
+    for name, x in arrays.items():
         # 1. The engine expects a projection that is not tied as (D, V).
         if name == "decoder_ff_logit_out_Wt":
-            name, array = PROJECTIONS["none"], array.T
+            name = PROJECTIONS["none"]
+            x = x.T
         # 2. Quantize a matrix. All but embeddings are transposed.
-        kind, content = TYPES[array.dtype.name], array.tobytes()
-        if array.ndim == 2 and len(array) > 1:
-            kind, content = INTGEMM8, quantized(array if name.endswith("Wemb") else array.T)
+        kind = TYPES[x.dtype.name]
+        content = x.tobytes()
+        if x.ndim == 2 and len(x) > 1:
+            kind = INTGEMM8
+            content = quantized(x if name.endswith("Wemb") else x.T)
         # 3. Add the array.
-        headers += [len(name) + 1, kind, array.ndim, len(content)]
+        headers += [len(name) + 1, kind, x.ndim, len(content)]
         names += name.encode() + b"\0"
-        shapes += np.array(array.shape, np.int32).tobytes()
+        shapes += array("i", x.shape).tobytes()
         values += content
-    start = np.array(headers, np.uint64).tobytes() + names + shapes
-    padding = -(len(start) + 8) % ALIGNMENT
-    return start + padding.to_bytes(8, "little") + bytes(padding) + values
+    # 4. Write 0 bytes of padding, because the engine copies all values.
+    start = array("Q", headers).tobytes()
+    return start + names + shapes + bytes(8) + values
 
 
 def quantized(matrix: NDArray[np.float32]) -> bytes:
     """Return the values as int8, then the multiplier that maps the largest absolute value to 127."""
-    multiplier: np.float32 = 127 / np.abs(matrix).max()
-    return np.rint(matrix * multiplier).astype(np.int8).tobytes() + multiplier.tobytes()
+    multiplier = np.float32(127) / np.abs(matrix).max()
+    values = np.rint(matrix * multiplier).astype(np.int8)
+    return bytes(values) + bytes(multiplier)

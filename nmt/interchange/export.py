@@ -70,13 +70,13 @@ def exportable_model(
     return model
 
 
-def training_pairs(translator: Translator, what: str, n: int) -> Iterator[Pair]:
-    """Yield the first `n` training pairs. The error message names `what` is made from them.
+def training_pairs(translator: Translator, n: int) -> Iterator[Pair]:
+    """Yield the first `n` training pairs.
 
     Raises InputError if the translator has no run, or if the training text cannot be read.
     """
     if translator.run is None:
-        raise InputError(f"{what} made from the training text of a run", hint="give the run with -m")
+        raise InputError("this export needs the training text of a run", hint="give the run with -m")
     config = translator.run.read_config()
     corpora = (iter_pairs(*corpus_paths(config, files)) for files in training_corpora(config).values())
     yield from islice(chain.from_iterable(corpora), n)

@@ -144,7 +144,7 @@ def write_tokenizers(tokenizers: Tokenizers, directory: Path) -> tuple[list[str]
     source, target = tokenizers
     names = ["vocab", "vocab"] if source.model == target.model else ["source", "target"]
     tokens = []
-    for name, tokenizer in zip(names, (source, target), strict=True):
+    for name, tokenizer in zip(names, tokenizers, strict=True):
         (directory / f"{name}.spm").write_bytes(without_vocabulary(tokenizer.model))
         tokens.append(marian_tokens(directory / f"{name}.spm", tokenizer))
     return names, tokens

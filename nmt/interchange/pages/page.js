@@ -49,7 +49,7 @@ async function file(name) {
 async function load() {
   const start = performance.now();
   const config = JSON.parse(new TextDecoder().decode(await file("config.json")));
-  const names = [...new Set(config.vocabularies)]; // the engine wants a file that serves both sides only once
+  const names = [...new Set(config.vocabularies.map((name) => `${name}.spm`))]; // the engine wants a file that serves both sides only once
   const [model, ...vocabs] = await Promise.all(["model.bin", ...names].map(file));
   await call("initialize", {});
   await call("loadTranslationModel", MODEL, { model, vocabs, shortlist: new ArrayBuffer(0), config: config.engine });
