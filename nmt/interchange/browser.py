@@ -11,6 +11,7 @@ import json
 import shutil
 from array import array
 from collections.abc import Mapping
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -55,7 +56,6 @@ def to_browser(translator: Translator, path: Path) -> None:
     model = export.exportable_model(translator, "Bergamot's engine", SUPPORTED_BY_BERGAMOT, unset=marian.UNSET)
     multipliers = activation_multipliers(translator, model)
     data = translator.config.data
-    decode = translator.config.decode
     with atomic_directory(path) as directory:
         # 1. Write the tokenizers. The engine needs a multiple of 8 pieces. The added ones are banned, as PAD is.
         names, tokens = marian.write_tokenizers(translator.tokenizers, directory)
@@ -67,7 +67,7 @@ def to_browser(translator: Translator, path: Path) -> None:
         settings = {
             "languages": [data.source_lang, data.target_lang],
             "vocabularies": names,
-            "engine": {"beam-size": decode.beam, "normalize": decode.alpha},
+            "decode": translator.config.decode.model_dump(),
         }
         (directory / "config.json").write_text(json.dumps(settings))
         # 3. Copy the page.
@@ -97,7 +97,7 @@ def activation_multipliers(translator: Translator, model: Transformer) -> dict[s
             names_of[layer] = [marian.array_name(f"{name}.weight") + SUFFIX for name in theirs]
     # 2. Run the model on one pair after another. In batches, padding would be measured, too.
     with register_module_forward_pre_hook(note):
-        for pair in export.training_pairs(translator, N_PAIRS):
+        for pair in islice(export.training_pairs(translator), N_PAIRS):
             batch = collate(*translator.encode_pairs([pair.source], [pair.target]), [0])
             model(batch.src, batch.tgt_in)
     return multipliers
@@ -132,6 +132,6 @@ def binary(arrays: Mapping[str, NDArray[Any]]) -> bytes:
 
 def quantized(matrix: NDArray[np.float32]) -> bytes:
     """Return the values as int8, then the multiplier that maps the largest absolute value to 127."""
-    multiplier = np.float32(127) / np.abs(matrix).max()
+    multiplier = 127 / np.abs(matrix).max()
     values = np.rint(matrix * multiplier).astype(np.int8)
     return bytes(values) + bytes(multiplier)

@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -70,16 +69,16 @@ def exportable_model(
     return model
 
 
-def training_pairs(translator: Translator, n: int) -> Iterator[Pair]:
-    """Yield the first `n` training pairs.
+def training_pairs(translator: Translator) -> Iterator[Pair]:
+    """Yield the training pairs of a translator's run.
 
     Raises InputError if the translator has no run, or if the training text cannot be read.
     """
     if translator.run is None:
         raise InputError("this export needs the training text of a run", hint="give the run with -m")
     config = translator.run.read_config()
-    corpora = (iter_pairs(*corpus_paths(config, files)) for files in training_corpora(config).values())
-    yield from islice(chain.from_iterable(corpora), n)
+    for files in training_corpora(config).values():
+        yield from iter_pairs(*corpus_paths(config, files))
 
 
 def output_bias(model: Transformer) -> Tensor:

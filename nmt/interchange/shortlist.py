@@ -37,7 +37,7 @@ def vocabulary_map(translator: Translator) -> list[str]:
     be read.
     """
     # Read only the beginning of the training text, because its files may be large.
-    pairs = export.training_pairs(translator, MAX_PAIRS)
+    pairs = islice(export.training_pairs(translator), MAX_PAIRS)
     if translator.tokenizers.source.targets:
         raise InputError("a shortlist is for a model of one direction", hint="leave out --shortlist")
     no_links = np.zeros((2, 0), np.int64)

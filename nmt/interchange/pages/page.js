@@ -46,13 +46,18 @@ async function file(name) {
   return response.arrayBuffer();
 }
 
+// Return the engine's settings for nmt's. With skip-cost, it compares logits, which is right for greedy search only.
+function engineSettings({ beam, alpha, whole_lines }) {
+  return { "beam-size": beam, "normalize": alpha, "skip-cost": beam === 1, "ssplit-mode": whole_lines ? "sentence" : "paragraph" };
+}
+
 async function load() {
   const start = performance.now();
   const config = JSON.parse(new TextDecoder().decode(await file("config.json")));
   const names = [...new Set(config.vocabularies.map((name) => `${name}.spm`))]; // the engine wants a file that serves both sides only once
   const [model, ...vocabs] = await Promise.all(["model.bin", ...names].map(file));
   await call("initialize", {});
-  await call("loadTranslationModel", MODEL, { model, vocabs, shortlist: new ArrayBuffer(0), config: config.engine });
+  await call("loadTranslationModel", MODEL, { model, vocabs, shortlist: new ArrayBuffer(0), config: engineSettings(config.decode) });
   [byId("text").lang, byId("result").lang] = config.languages;
   report(`Ready after ${((performance.now() - start) / 1000).toFixed(1)} s; the model has ${(model.byteLength / 1e6).toFixed(1)} MB`);
 }
