@@ -75,7 +75,7 @@ def training_pairs(translator: Translator) -> Iterator[Pair]:
     Raises InputError if the translator has no run, or if the training text cannot be read.
     """
     if translator.run is None:
-        raise InputError("this export needs the training text of a run", hint="give the run with -m")
+        raise InputError("this export is made from the training text of a run", hint="give the run with -m")
     config = translator.run.read_config()
     for files in training_corpora(config).values():
         yield from iter_pairs(*corpus_paths(config, files))

@@ -69,7 +69,8 @@ def to_browser(translator: Translator, path: Path) -> None:
             "vocabularies": names,
             "decode": translator.config.decode.model_dump(),
         }
-        (directory / "config.json").write_text(json.dumps(settings))
+        config = json.dumps(settings)
+        (directory / "config.json").write_text(config)
         # 3. Copy the page.
         for file in PAGE:
             shutil.copy(file, directory)
