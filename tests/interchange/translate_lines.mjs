@@ -21,7 +21,12 @@ function call(name, ...args) {
 
 const { vocabularies, decode } = JSON.parse(readFileSync(`${directory}/config.json`));
 const vocabs = [...new Set(vocabularies)].map((name) => contentOf(`${name}.spm`));
-const config = { "beam-size": decode.beam, "normalize": decode.alpha, "skip-cost": decode.beam === 1 };
+const config = {
+  "beam-size": decode.beam,
+  "normalize": decode.alpha,
+  "skip-cost": decode.beam === 1,
+  "ssplit-mode": decode.whole_lines ? "sentence" : "paragraph",
+};
 await call("initialize", {});
 await call("loadTranslationModel", MODEL, { model: contentOf("model.bin"), vocabs, shortlist: new ArrayBuffer(0), config });
 const texts = readFileSync(0, "utf8").replace(/\n$/, "").split("\n").map((text) => ({ text, html: false }));

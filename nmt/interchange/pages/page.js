@@ -74,7 +74,7 @@ async function translate() {
     const texts = lines.slice(results.length, results.length + N_LINES).map((text) => ({ text, html: false }));
     const translated = await call("translate", { models: [MODEL], texts });
     if (number !== newest) return;
-    results.push(...translated.map((one) => one.target.text));
+    results.push(...translated.map((one, i) => (texts[i].text.trim() ? one.target.text : texts[i].text)));
     byId("result").textContent = results.join("\n");
   }
   byId("result").setAttribute("aria-busy", "false");
