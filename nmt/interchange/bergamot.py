@@ -109,7 +109,7 @@ def binary(arrays: Mapping[str, NDArray[Any]]) -> bytes:
     headers = [1, len(arrays)]  # the version of the format
     names = b""
     shapes = b""
-    values = b""
+    values = bytearray()
     for name, x in arrays.items():
         # 1. The engine expects a projection that is not tied as (D, V).
         if name == "decoder_ff_logit_out_Wt":
