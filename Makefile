@@ -66,7 +66,7 @@ browser: $(INSTALLED)  ## install Chromium and what drives it, for the tests of 
 	command -v chromium || command -v google-chrome || apt-get install -y -q chromium fonts-noto-cjk
 
 test-browser: browser  ## run the tests of the pages in Chromium
-	$(BIN)/python -m pytest tests/insight/test_browser.py tests/serve/test_page.py
+	$(BIN)/python -m pytest tests/insight/test_browser.py tests/serve/test_page.py tests/interchange/test_bergamot.py
 
 SOAK = tests/reliability tests/test_distributed.py tests/test_processes.py tests/decode/test_search_random.py tests/serve/test_server.py tests/serve/test_models.py \
 	tests/corpus/test_repair.py tests/corpus/test_split.py

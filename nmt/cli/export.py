@@ -12,11 +12,12 @@ from nmt.errors import InputError
 
 EXPORTS = {  # format -> name of the function that writes it, so that torch is imported late
     "argos": "nmt.interchange.argos:to_argos",
+    "browser": "nmt.interchange.bergamot:to_browser",
     "ctranslate2": "nmt.interchange.ctranslate2:to_ctranslate2",
     "huggingface": "nmt.interchange.huggingface:to_huggingface",
     "marian": "nmt.interchange.marian:to_marian",
 }
-Format = Literal["argos", "ctranslate2", "huggingface", "marian"]
+Format = Literal["argos", "browser", "ctranslate2", "huggingface", "marian"]
 QUANTIZED = ("argos", "ctranslate2")  # the formats for which --quantization is allowed
 
 
@@ -38,8 +39,9 @@ def export(
 
     ctranslate2: a directory from which CTranslate2 translates without torch. argos: an .argosmodel file for Argos
     Translate and LibreTranslate. huggingface: a directory for transformers and other tools that read its models.
-    marian: a directory for Marian. Every export includes the tokenizer. Its probabilities on a few sentences must agree
-    with nmt's (huggingface: compared if transformers is installed; marian: not compared).
+    marian: a directory for Marian. browser: a page that translates offline. Every export includes the tokenizer. Its
+    probabilities on a few sentences must agree with nmt's (huggingface: compared if transformers is installed; marian
+    and browser: not compared).
     """
     # 1. Check that the options fit the format.
     if quantization and to not in QUANTIZED:

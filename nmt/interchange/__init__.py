@@ -1,1 +1,1 @@
-"""Export of models for CTranslate2, Argos Translate, Hugging Face and Marian, and import from the last two."""
+"""Export of models for CTranslate2, Argos Translate, Hugging Face, Marian and browsers, and import of other models."""

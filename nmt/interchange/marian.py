@@ -10,6 +10,7 @@ An export has these files:
 """
 
 import logging
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ from nmt.interchange.huggingface import weights
 from nmt.interchange.huggingface_import import HINT, Side, in_our_order
 from nmt.model.transformer import Transformer
 from nmt.text import UNK
-from nmt.text.tokenizer import Tokenizer
+from nmt.text.tokenizer import Tokenizer, Tokenizers
 from nmt.text.vocabulary import vocabulary_of, without_vocabulary
 from nmt.translate.translator import Translator
 
@@ -71,6 +72,7 @@ ffn_ffn_ln_scale         final_layer_norm.weight
 ffn_ffn_ln_bias          final_layer_norm.bias
 """
 ARRAYS = dict(line.split() for line in NAMES.strip().split("\n"))
+NAMES_OF = {theirs: name for name, theirs in ARRAYS.items()}
 EMBEDDINGS = ("Wemb", "out_Wt")  # ends of the names of arrays with a row for each piece
 MODEL_YML = """\
 type: transformer
@@ -95,13 +97,14 @@ normalize: {alpha}
 """
 FILES = {"decoder.yml", "model.npz", "vocab.spm", "source.spm", "target.spm"}  # that an export may contain
 # The supported settings. Marian decodes a pre-norm model in another way than it trains it.
-SUPPORTED_BY_MARIAN: dict[str, tuple[object, ...]] = {
+SUPPORTED_BY_MARIAN: dict[str, Sequence[object]] = {
     **SUPPORTED,
     "norm": ("post",),
     "positions": ("marian",),
     "start": ("zero",),
     "norm_epsilon": (1e-6,),
 }
+UNSET = ("nfkc_source", "target_tag", "directions")
 
 
 def side_of(path: Path, pieces: list[str], unk: int = 1, eos: int = 0) -> Side:
@@ -126,21 +129,25 @@ def to_marian(translator: Translator, path: Path) -> None:
     Raises InputError if Marian does not support the model, or if `path` exists and is not an export.
     """
     export.check_replaceable(path, FILES, ["decoder.yml", "model.npz"], "model.npz")
-    unset = ("nfkc_source", "target_tag", "directions")
-    model = export.exportable_model(translator, "Marian", SUPPORTED_BY_MARIAN, unset=unset)
-    source, target = translator.tokenizers
+    model = export.exportable_model(translator, "Marian", SUPPORTED_BY_MARIAN, unset=UNSET)
     decode = translator.config.decode
-    names = ("vocab", "vocab") if source.model == target.model else ("source", "target")
     with atomic_directory(path) as directory:
-        tokens = []  # of each side, our token ids in Marian's order
-        for name, tokenizer in zip(names, (source, target), strict=True):
-            (directory / f"{name}.spm").write_bytes(without_vocabulary(tokenizer.model))
-            tokens.append(marian_tokens(directory / f"{name}.spm", tokenizer))
+        (source, target), tokens = write_tokenizers(translator.tokenizers, directory)
         np.savez(directory / "model.npz", allow_pickle=False, **arrays(model, *tokens))
-        source_name, target_name = names
-        search = DECODER_YML.format(source=source_name, target=target_name, beam=decode.beam, alpha=decode.alpha)
+        search = DECODER_YML.format(source=source, target=target, beam=decode.beam, alpha=decode.alpha)
         (directory / "decoder.yml").write_text(search)
     log.info("not compared: nmt does not run Marian")
+
+
+def write_tokenizers(tokenizers: Tokenizers, directory: Path) -> tuple[list[str], list[list[int]]]:
+    """Write NAME.spm for each side. Return the two names, and of each side our token ids in Marian's order."""
+    source, target = tokenizers
+    names = ["vocab", "vocab"] if source.model == target.model else ["source", "target"]
+    tokens = []
+    for name, tokenizer in zip(names, tokenizers, strict=True):
+        (directory / f"{name}.spm").write_bytes(without_vocabulary(tokenizer.model))
+        tokens.append(marian_tokens(directory / f"{name}.spm", tokenizer))
+    return names, tokens
 
 
 def marian_tokens(spm: Path, tokenizer: Tokenizer) -> list[int]:
@@ -162,21 +169,24 @@ def marian_tokens(spm: Path, tokenizer: Tokenizer) -> list[int]:
     return [token_of[row] for row in range(n - 2)]
 
 
+def array_name(name: str) -> str:
+    """Return Marian's name of an array of a layer, such as encoder_l1_self_Wq. `name` is that in transformers."""
+    _, stack, _, layer, part = name.split(".", 4)
+    number = int(layer) + 1
+    return f"{stack}_l{number}_{NAMES_OF[part]}"
+
+
 def arrays(model: Transformer, source_tokens: list[int], target_tokens: list[int]) -> dict[str, NDArray[Any]]:
     """Return the arrays of model.npz. Rows are in the order of the given token ids."""
     settings = model.settings
-    names = {theirs: name for name, theirs in ARRAYS.items()}
     tensors = {}
     # 1. Convert the weights.
     for name, x in weights(model).items():
-        if names.get(name, "").endswith(EMBEDDINGS):
+        if NAMES_OF.get(name, "").endswith(EMBEDDINGS):
             tokens = source_tokens if "encoder" in name else target_tokens
-            tensors[names[name]] = x[tokens]
+            tensors[NAMES_OF[name]] = x[tokens]
         elif "layers" in name:
-            _, stack, _, layer, part = name.split(".", 4)
-            number = int(layer) + 1
-            array = f"{stack}_l{number}_{names[part]}"
-            tensors[array] = x.T if x.dim() == 2 else x[None]
+            tensors[array_name(name)] = x.T if x.dim() == 2 else x[None]
     # 2. Convert the bias, in which PAD and BOS are banned. Marian bans UNK itself.
     bias = export.logits_bias(model)
     if settings.projection_bias:

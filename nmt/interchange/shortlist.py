@@ -9,16 +9,16 @@ cross-attention weight, normalized as in `nmt.translate.align`. A list has the t
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from itertools import chain, islice
+from itertools import islice
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nmt.errors import InputError
+from nmt.interchange import export
 from nmt.text import EOS
-from nmt.text.lines import Pair, iter_pairs
+from nmt.text.lines import Pair
 from nmt.text.tokenizer import Tokenizer, Tokenizers
-from nmt.train.corpora import corpus_paths, training_corpora
 from nmt.translate.align import WINDOW, normalized
 from nmt.translate.translator import Translator
 
@@ -36,14 +36,10 @@ def vocabulary_map(translator: Translator) -> list[str]:
     Raises InputError if the translator has no run, if its model has several directions, or if the training text cannot
     be read.
     """
-    if translator.run is None:
-        raise InputError("a shortlist is made from the training text of a run", hint="give the run with -m")
+    # Read only the beginning of the training text, because its files may be large.
+    pairs = islice(export.training_pairs(translator), MAX_PAIRS)
     if translator.tokenizers.source.targets:
         raise InputError("a shortlist is for a model of one direction", hint="leave out --shortlist")
-    # Read only the beginning of the training text, because its files may be large.
-    config = translator.run.read_config()
-    corpora = (iter_pairs(*corpus_paths(config, files)) for files in training_corpora(config).values())
-    pairs = islice(chain.from_iterable(corpora), MAX_PAIRS)
     no_links = np.zeros((2, 0), np.int64)
     links = np.concatenate([no_links, *linked_pieces(translator, pairs)], axis=1)
     return lines_of_map(translator.tokenizers, links)
