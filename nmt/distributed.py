@@ -188,11 +188,6 @@ def parallel(model: "nn.Module") -> "nn.Module":
         return DistributedDataParallel(model, gpus, broadcast_buffers=False, gradient_as_bucket_view=True)
 
 
-def unwrapped(model: "nn.Module") -> Any:
-    """Return the model that was passed to `parallel`."""
-    return getattr(model, "module", model)
-
-
 def gather_numbers(*numbers: float) -> list[list[float]]:
     """Return the numbers of each rank, in order of ranks. Waits for all ranks."""
     if n_ranks() == 1:

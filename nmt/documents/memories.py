@@ -153,7 +153,8 @@ def copy_memories(
     n_pairs = 0
     for path in paths:
         names = sides_of(path, languages)
-        copy = directory / f"{path.name.removesuffix('.gz')}{COPY_SUFFIXES.get(suffix_of(path), '')}"
+        suffix = COPY_SUFFIXES.get(suffix_of(path), "")
+        copy = directory / f"{path.name.removesuffix('.gz')}{suffix}"
         if copy.exists():
             raise InputError(f"clean one memory after the other: two are named {path.name}")
         for unit, texts in memory_pairs(path, names, copy):

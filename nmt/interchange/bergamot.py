@@ -87,7 +87,8 @@ def activation_multipliers(translator: Translator, model: Transformer) -> dict[s
 
     def note(layer: nn.Module, inputs: tuple[Tensor]) -> None:
         for name in names_of.get(layer, []):
-            multiplier = 127 / inputs[0].abs().amax((1, 2)).numpy()
+            largest = inputs[0].abs().amax((1, 2))
+            multiplier = 127 / largest.numpy()
             multipliers[name] = np.minimum(multiplier, multipliers.get(name, multiplier))
 
     # 1. Name the multipliers of each linear layer. Its matrices have the same input.

@@ -338,7 +338,8 @@ def plan_text(plan: Plan, facts: Facts) -> str:
     """Return the settings of a plan as YAML, with comments that give reasons for most values."""
     # 1. Write all settings except the limits of training.
     joint, tied = ("true", "all") if plan.joint else ("false", "decoder")
-    chosen = {"joint": joint, "tied": tied, "n_updates": max(round(plan.n_steps, -2), 100), "n_heads": N_HEADS}
+    n_updates = max(round(plan.n_steps, -2), 100)
+    chosen = {"joint": joint, "tied": tied, "n_updates": n_updates, "n_heads": N_HEADS}
     chosen["placeholders"] = scalar(facts.n_with_code >= CODE_SHARE * facts.n_train)
     text = SETTINGS.format(plan=plan, size=plan.model, facts=facts, **chosen)
 
@@ -358,7 +359,9 @@ def finetuning_text(start: str, config: Config, minutes: float | None) -> str:
     """
     text = ""
     if not config.data.directions:
-        mixed = {f"general{n}": general_corpus(config, files) for n, files in enumerate(config.data.train, start=1)}
+        mixed = {}
+        for number, files in enumerate(config.data.train, start=1):
+            mixed[f"general{number}"] = general_corpus(config, files)
         text = f"  mix: {scalar(mixed)}  # what the model was trained on, against forgetting\n"
     lr = WIDE_LR if config.model.d_model >= WIDE else FINETUNING_LR
     text += FINETUNING.format(start=scalar(start), lr=lr)
@@ -370,7 +373,10 @@ def general_corpus(config: Config, files: Files) -> dict[str, Any]:
     """Return an entry of data.mix for a corpus of a run."""
     root = data_root(files.root or config.data.root)
     weight = GENERAL_SHARE / len(config.data.train)
-    return {"root": str(root), "source": [*files.source], "target": [*files.target], "weight": round(weight, 3)}
+    corpus: dict[str, Any] = {"root": str(root), "weight": round(weight, 3)}
+    corpus["source"] = list(files.source)
+    corpus["target"] = list(files.target)
+    return corpus
 
 
 def scalar(value: Any) -> str:

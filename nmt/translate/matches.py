@@ -70,7 +70,10 @@ def letter(word: str) -> str:
 
 def key_of(text: str) -> str:
     """Return a character for each word of a text. The key of a text that is too long is empty."""
-    return "" if len(text) > MAX_CHARACTERS else "".join(map(letter, WORD.findall(plain(text))))
+    if len(text) > MAX_CHARACTERS:
+        return ""
+    words = WORD.findall(plain(text))
+    return "".join(map(letter, words))
 
 
 def features(text: str, key: str) -> list[int]:
@@ -117,7 +120,8 @@ def write_index(source: Path, target: Path, directory: Path) -> None:
         units = ((key_of(old), old, new) for old, new in pairs)
         database.executemany("INSERT INTO units (key, source, target) VALUES (?, ?, ?)", units)
         for number, key, text in database.execute("SELECT number, key, source FROM units"):
-            rows = zip(features(text, key), repeat(len(key)), repeat(number))
+            n_words = len(key)
+            rows = zip(features(text, key), repeat(n_words), repeat(number))
             database.executemany("INSERT INTO unsorted VALUES (?, ?, ?)", rows)
         database.execute(SORT)
         database.commit()
@@ -133,8 +137,10 @@ def best_match(text: str, index: str) -> Match | None:
     # whole text is the first, because no list of its pairs is shorter.
     key = key_of(text)
     n = len(key)
+    lists = json.dumps(features(text, key))
+    n_lists = 6 * n // 10 + 3
     with index_errors(index):
-        units = opened(index).execute(UNITS, [json.dumps(features(text, key)), n, 6 * n // 10 + 3]).fetchall()
+        units = opened(index).execute(UNITS, [lists, n, n_lists]).fetchall()
     # 2. Choose the most similar unit, the first of several.
     keys = [unit_key for unit_key, _, _ in units]
     found = extractOne(key, keys, scorer=Levenshtein.normalized_similarity, score_cutoff=LEAST)
@@ -166,9 +172,10 @@ class Matches(Step):
             found = [best_match(text, index) for index in self.memory]
             match = max(filter(None, found), key=lambda match: match.similarity, default=None)
             # A match does not begin with a prefix. It must have the placeholders of the text.
-            if match and match.similarity >= self.least and not (unit.prefix or directive_faults(text, match.target)):
-                match = replace(match, is_taken=True)
-                unit = replace(unit, text="")  # the model translates no blank text
+            if match and match.similarity >= self.least and not unit.prefix:
+                has_faults = directive_faults(text, match.target)
+                match = replace(match, is_taken=not has_faults)
+                unit = unit if has_faults else replace(unit, text="")  # the model translates no blank text
             self.matches.append(match)
             prepared.append(unit)
         return prepared
