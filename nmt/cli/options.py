@@ -96,12 +96,12 @@ def terms_of(glossary: Path | None, translator: "Translator", engine: EngineName
         message = "CTranslate2 uses a --glossary only with models that were trained with data.glossary=true"
         raise InputError(message, hint="leave out --engine")
     from nmt.config import languages_of
-    from nmt.documents.memories import is_memory, text_files
+    from nmt.documents.memories import is_memory, suffix_of, text_files
     from nmt.text.glossary import read_glossary
     from nmt.text.lines import iter_lines
 
     lines: Iterable[str] = iter_lines([glossary])
-    if is_memory(glossary) and glossary.suffix != ".tsv":
+    if is_memory(glossary) and suffix_of(glossary) != ".tsv":
         sources, targets = text_files([glossary], languages_of(translator.config.data))
         lines = map("\t".join, zip(iter_lines(sources), iter_lines(targets), strict=True))
     return read_glossary(glossary, lines)
@@ -111,12 +111,12 @@ def indexes_of(memory: list[Path] | None, translator: "Translator") -> list[str]
     """Return the paths of the indexes of --memory. Raises InputError if a memory is damaged or of other languages."""
     if not memory:
         return []
-    from nmt.config import language
+    from nmt.config import languages_of
     from nmt.documents.memories import text_files
     from nmt.translate.matches import index_of
 
-    languages = language(translator.config.data, "source"), translator.target_language
-    return list(map(str, map(index_of, *text_files(memory, languages))))
+    sources, targets = text_files(memory, languages_of(translator.config.data))
+    return list(map(str, map(index_of, sources, targets)))
 
 
 def newest_run() -> Path:

@@ -1,5 +1,6 @@
 """`nmt translate`."""
 
+import gzip
 import json
 import os
 import re
@@ -90,6 +91,14 @@ def test_translations_have_the_terms_of_a_glossary(five_home: Path, tmp_path: Pa
     assert lines == [*TARGET[:3], *TARGET[4:]]
     message = "CTranslate2 uses a --glossary only with"
     refused(five_home, f"{translate} --engine ctranslate2 茶", message)
+
+
+@pytest.mark.parametrize("name", ["TERMS.TSV", "terms.tsv.gz"])
+def test_the_first_line_of_a_tsv_glossary_is_a_term(name: str, five_home: Path, tmp_path: Path) -> None:
+    content = "茶\tschool\n".encode()
+    (tmp_path / name).write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
+    (line,) = out_lines(run_in(five_home, f"translate --glossary {tmp_path}/{name} 茶"))
+    assert "school" in line
 
 
 def test_a_glossary_may_be_a_table(five_home: Path, tmp_path: Path) -> None:
