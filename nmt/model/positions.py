@@ -4,19 +4,26 @@ import torch
 from torch import Tensor
 
 
-def sinusoidal_positions(n_positions: int, d_model: int, last: float = 0) -> Tensor:
+def sinusoidal_positions(n_positions: int, d_model: int) -> Tensor:
     """Return the sinusoidal encodings PE of the first positions, (n_positions, D) float32.
 
-    PE(pos, 2i) = sin(pos / 10000^(i/last)), PE(pos, 2i+1) = cos(pos / 10000^(i/last)), where last is by default D/2.
+    PE(pos, 2i) = sin(pos / 10000^(2i/D)), PE(pos, 2i+1) = cos(pos / 10000^(2i/D)).
     """
-    angles = _angles(n_positions, last or d_model / 2, d_model // 2)  # (P, D/2)
-    pairs = torch.stack([angles.sin(), angles.cos()], -1)  # (P, D/2, 2)
-    return pairs.flatten(1).float()
+    return _sines_and_cosines(_angles(n_positions, d_model // 2, d_model / 2))
 
 
 def marian_positions(n_positions: int, d_model: int) -> Tensor:
-    """Return the sinusoids of Marian and tensor2tensor, (n_positions, D) float32. Their last exponent is 1."""
-    return sinusoidal_positions(n_positions, d_model, last=d_model / 2 - 1)
+    """Return the sinusoids of Marian and tensor2tensor, (n_positions, D) float32.
+
+    They have the exponent i / (D/2 - 1) in place of 2i/D.
+    """
+    return _sines_and_cosines(_angles(n_positions, d_model // 2, d_model / 2 - 1))
+
+
+def _sines_and_cosines(angles: Tensor) -> Tensor:
+    """Return the sines of angles (P, n) at the even places and their cosines at the odd ones, (P, 2n) float32."""
+    pairs = torch.stack([angles.sin(), angles.cos()], -1)  # (P, n, 2)
+    return pairs.flatten(1).float()
 
 
 def rotary_positions(n_positions: int, d: int) -> Tensor:
@@ -24,14 +31,14 @@ def rotary_positions(n_positions: int, d: int) -> Tensor:
 
     R(pos, k) = exp(i * pos / 10000^(2k/d)), where i is the imaginary unit.
     """
-    angles = _angles(n_positions, d / 2, d // 2)  # (P, d/2)
+    angles = _angles(n_positions, d // 2, d / 2)  # (P, d/2)
     return torch.polar(torch.ones_like(angles), angles).to(torch.complex64)
 
 
-def _angles(n_positions: int, last: float, n: int) -> Tensor:
-    """Return pos / 10000^(i/last) for the first positions and for i from 0 to n - 1, (n_positions, n) float64."""
+def _angles(n_positions: int, n: int, divisor: float) -> Tensor:
+    """Return pos / 10000^(i/divisor) for the first positions and for i from 0 to n - 1, (n_positions, n) float64."""
     position = torch.arange(n_positions, dtype=torch.float64)  # (P,)
-    exponent = torch.arange(n, dtype=torch.float64) / last  # (n,)
+    exponent = torch.arange(n, dtype=torch.float64) / divisor  # (n,)
     frequency = 10_000**-exponent
     return torch.outer(position, frequency)  # (P, n)
 
