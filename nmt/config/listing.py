@@ -151,7 +151,7 @@ def language_of_side(files: Files, side: Side) -> str:
         source, _, target = files.languages.partition("-")
         return source if side == "source" else target
     paths = files.source if side == "source" else files.target
-    return language_of_file(Path(*paths[:1]))
+    return language_of_file(Path(paths[0])) if paths else ""
 
 
 def downloads_directory() -> Path:

@@ -13,9 +13,9 @@ from nmt.errors import NmtError
 from nmt.insight.pages import content_security_policy, plain
 from nmt.serve import schema
 from nmt.serve.api import Api
-from nmt.serve.libre import confidence_of_text
 from nmt.serve.served_models import ServedModel
 from nmt.serve.turns import Check
+from nmt.translate.confidence import confidence_of, words_of
 from nmt.translate.options import TranslationOptions
 from nmt.translate.units import Translation, Unit
 
@@ -129,7 +129,8 @@ def page_answer(*args: Any, **settings: Any) -> Response:
 def as_answer(model: ServedModel, translations: list[Translation], with_confidence: bool) -> schema.TranslateAnswer:
     if with_confidence:
         for translation in translations:
-            translation.confidence = confidence_of_text(model.translator, [translation])
+            words = words_of(model.translator, translation.hypotheses[0])
+            translation.confidence = confidence_of(words)
     # `from_attributes` lets pydantic read the attributes of the translations and their hypotheses.
     return schema.TranslateAnswer.model_validate(
         {"source": model.source, "target": model.target, "translations": translations}, from_attributes=True

@@ -114,28 +114,33 @@ def find_doubts(
     `least` is the lowest confidence that gives no reason for doubt. If it is None, only similar matches give one.
     `place` and the number of the unit say where it is.
     """
-    reasons: list[str] = []
-    if not translation.parts:
-        reasons += translation.doubts or []  # of a match
+    # A translation without parts may be a similar match, which is a reason.
+    reasons = [] if translation.parts else list(translation.doubts or [])
     if least is not None:
         translation.doubts = reasons
     for part in translation.parts:
         reasons += find_doubts(translator, part, least, place)
     if translation.parts:
         return reasons
-    best = translation.hypotheses[0]
     if least is not None:
-        # 1. The mean confidence of the words of a sentence is low.
-        confidence = confidence_of(words_of(translator, best))
-        if confidence < least:
-            reasons.append(f"confidence {confidence:.2f}")
-        # 2. The translation repeats a phrase, and the source repeats no phrase.
-        phrase = repeated(best.text)
-        if phrase and not repeated(translation.source):
-            reasons.append(f"repeats '{phrase:.40}'")
+        reasons += doubts_of_sentence(translator, translation, least)
     if reasons:
         message = "%s %d is doubtful: %s: %s -> %s"
-        log.warning(message, place, translation.number, ", ".join(reasons), translation.source, best.text)
+        log.warning(message, place, translation.number, ", ".join(reasons), translation.source, translation.text)
+    return reasons
+
+
+def doubts_of_sentence(translator: Translator, translation: Translation, least: float) -> list[str]:
+    """Return the reasons to doubt the translation of a sentence, with the lowest confidence that gives none."""
+    reasons = []
+    # 1. The mean confidence of the words is low.
+    confidence = confidence_of(words_of(translator, translation.hypotheses[0]))
+    if confidence < least:
+        reasons.append(f"confidence {confidence:.2f}")
+    # 2. The translation repeats a phrase, and the source repeats no phrase.
+    phrase = repeated(translation.text)
+    if phrase and not repeated(translation.source):
+        reasons.append(f"repeats '{phrase:.40}'")
     return reasons
 
 

@@ -182,8 +182,9 @@ class Translator:
             steps.append(Tags(self.engine, self.tokenizers))
             in_documents = [STAND_IN_RUN] if protects else [STAND_IN_RUN, ADDRESS_OR_TEMPLATE]
             patterns = [pattern for pattern in in_documents if any(pattern.search(unit.text) for unit in units)]
-        n_before = len(steps)
-        # 2. Sentences, then placeholders. No sentence ends inside of a placeholder.
+        # 2. Placeholders. No sentence ends inside of one.
+        sentences = Sentences(options, source.split_tag)
+        placeholders: list[Step] = []
         if protects or patterns or any(self.unknown(unit.text) for unit in units):
             from nmt.text.placeholders import SYMBOLS, patterns_of, spans_of
             from nmt.translate.placeholders import Placeholders
@@ -191,16 +192,18 @@ class Translator:
             if protects:
                 patterns += patterns_of(options.protect)
             symbols = SYMBOLS if self.config.data.placeholders else []
-            steps.append(Sentences(options, source.split_tag, lambda text: spans_of(text, patterns)))
-            steps.append(Placeholders(self.engine, self.tokenizers, patterns, symbols, self.unknown))
-        else:
-            steps.append(Sentences(options, source.split_tag))
-        # 3. Matches in memories of whole units, and exact ones of sentences.
+            sentences = Sentences(options, source.split_tag, lambda text: spans_of(text, patterns))
+            placeholders = [Placeholders(self.engine, self.tokenizers, patterns, symbols, self.unknown)]
+        # 3. Matches of whole units in memories, sentences, exact matches of sentences, then placeholders.
         if options.memory:
             from nmt.translate.matches import Matches
 
-            steps.insert(n_before + 1, Matches(options.memory, 1.0))
-            steps.insert(n_before, Matches(options.memory, options.min_match))
+            steps.append(Matches(options.memory, options.min_match))
+            steps.append(sentences)
+            steps.append(Matches(options.memory, 1.0))
+        else:
+            steps.append(sentences)
+        steps += placeholders
         # 4. Terms, if the model was trained to read them. With other models, the search writes the terms.
         if options.glossary and self.config.data.glossary:
             from nmt.translate.glossary import Glossary
