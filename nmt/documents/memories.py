@@ -97,7 +97,10 @@ def sides_of(path: Path, languages: Sequence[str]) -> Sequence[str]:
 
 
 def memory_pairs(path: Path, names: Sequence[str], copy: Path = NOWHERE) -> Iterator[tuple[dict[str, Any], list[str]]]:
-    """Yield the units of a memory that have both texts. The number of the others is logged."""
+    """Yield the units that have texts under both names, with these texts. Log the number of the other units.
+
+    For `copy`, see `memory_units`.
+    """
     n_units = n_pairs = 0
     for unit, texts in memory_units(path, copy):
         n_units += 1
@@ -109,9 +112,10 @@ def memory_pairs(path: Path, names: Sequence[str], copy: Path = NOWHERE) -> Iter
 
 
 def memory_units(path: Path, copy: Path = NOWHERE) -> Iterator[tuple[dict[str, Any], dict[str, str]]]:
-    """Yield the units of a memory and their texts, each on one line, and write a copy.
+    """Yield each unit of a memory, and its texts without line breaks.
 
-    Raises InputError if the memory is damaged.
+    The file `copy` gets the units as the caller leaves them. Without `copy`, they are empty. Raises InputError if the
+    memory is damaged.
     """
     n_units = 0
     try:

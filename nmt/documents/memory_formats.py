@@ -42,7 +42,7 @@ TABS: Any = {"delimiter": "\t", "quoting": csv.QUOTE_NONE, "quotechar": None, "l
 
 
 def utf8_text(stream: Any) -> TextIOWrapper:
-    """Return a stream as text. The readers of formats that are no text use its `buffer`."""
+    """Wrap a binary stream for readers of text. Readers of binary formats read from `buffer` of the result."""
     return TextIOWrapper(stream, "utf-8-sig", newline="\n")
 
 

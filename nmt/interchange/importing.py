@@ -151,7 +151,7 @@ def chosen_reading(
     if dev:
         perplexities = {name: dev_perplexity(checkpoint, *dev) for name, checkpoint in readings.items()}
         reading = min(readings, key=perplexities.__getitem__)
-        reason = f"perplexity on {dev[1]}: {perplexities}"
+        reason = f"perplexity on {dev[1]}: " + ", ".join(f"{name} {value:.4g}" for name, value in perplexities.items())
     log.info("the model has the positions of %s: %s", reading, reason)
     return reading
 

@@ -22,7 +22,7 @@ from nmt.serve.libre import LibreTranslate
 from nmt.serve.v1 import V1
 
 PAGES = Path(__file__).parent / "pages"
-# Messages for types of errors whose own messages name types of Python.
+# Messages that replace those of pydantic, which speak of types of Python. The keys are pydantic's types of errors.
 PROBLEMS = {
     "value_error": "must be a file",  # text was sent in place of a file; no other field raises it
     "dict_type": "must be an object",

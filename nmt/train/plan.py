@@ -40,7 +40,7 @@ MIN_ROOM = 10  # minimum intercept of the length limit, in tokens
 MARGIN = 5  # tokens added to the intercept, because new text may need more
 OUTLIERS = 100_000  # one reference per this many training pairs may be longer than the limit
 MAX_SLOPE, MAX_INTERCEPT = 100.0, 100_000  # largest valid `decode.max_length_a` and `decode.max_length_b`
-CODE_SHARE = 0.01  # `data.placeholders` is set if at least this share of pairs has code
+CODE_SHARE = 0.01  # `data.placeholders` is true if at least this share of the pairs has %s, {name}, <b> or the like
 OFTEN = 0.1  # `decode.whole_lines` is set if a larger share of lines has several sentences
 
 

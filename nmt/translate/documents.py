@@ -39,7 +39,7 @@ from nmt.translate.markup import Translated, units_of, written
 from nmt.translate.translator import Translator
 from nmt.translate.units import Translation, Unit
 
-log = logging.getLogger("nmt.texts")  # its messages quote texts, so `nmt serve` does not log them
+log = logging.getLogger("nmt.texts")  # for messages about texts of users, which `nmt serve` turns off
 TMX = """<?xml version="1.0" encoding="utf-8"?><tmx version="1.4"><header creationtool="nmt" creationtoolversion="1"
 segtype="sentence" o-tmf="nmt" adminlang="en" srclang="{}" datatype="plaintext"/><body>"""
 NOT_XML = re.compile(r"[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # a character that XML does not allow

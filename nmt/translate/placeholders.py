@@ -24,7 +24,7 @@ from nmt.text.words import WordText
 from nmt.translate.align import Links, align
 from nmt.translate.units import Step, TextHypothesis, Translation, Unit
 
-log = logging.getLogger("nmt.texts")  # its messages quote texts, so `nmt serve` does not log them
+log = logging.getLogger("nmt.texts")  # for messages about texts of users, which `nmt serve` turns off
 PUNCTUATION = regex.compile(r"\p{P}+")
 
 
