@@ -28,20 +28,25 @@ TRANSLATOR = small_translator(train={"source": "a.en", "target": "a.fr"})
 HELLO, BONJOUR = "The red dog runs in the garden of an old house.", "Le chien rouge court dans le jardin."
 SIMILAR = HELLO.replace("red", "big")
 SIMILARITY = 10 / 11  # 10 of 11 words are equal
-MENU, STATE = ("Open", "Ouvrir", "menu"), ("Open", "Ouvert", "state")
+NAMES = ("en", "fr", "context")
+MENU = ("Open", "Ouvrir", "menu")
+STATE = ("Open", "Ouvert", "state")
 
 
 def indexed(folder: Path, *units: tuple[str, ...]) -> str:
     """Return the index of a memory with these units: a source, a target, and a context if there is one."""
     folder.mkdir(exist_ok=True)
     path = folder / "memory.jsonl"
-    lines = [json.dumps(dict(zip(("en", "fr", "context"), unit, strict=False))) for unit in units]
-    path.write_text("\n".join(lines))
+    with path.open("w") as file:
+        for unit in units:
+            texts = zip(NAMES, unit, strict=False)
+            print(json.dumps(dict(texts)), file=file)
     return index_of_file(path)
 
 
 def index_of_file(path: Path) -> str:
-    return str(index_of(*memory_files([path], ("en", "fr"))))
+    files = memory_files([path], ("en", "fr"))
+    return str(index_of(*files))
 
 
 @pytest.fixture
@@ -122,27 +127,28 @@ def test_the_best_match_of_several_memories_is_taken(tmp_path: Path, memory: str
     assert second.text == BONJOUR
 
 
-def test_of_equal_units_the_one_with_the_context_of_the_text_is_taken(tmp_path: Path) -> None:
-    index = indexed(tmp_path, MENU, STATE)
-    units = [Unit(1, "Open", context=context) for context in ("menu", "state", "verb")]
-    translations = TRANSLATOR.translate_lines(units, TRANSLATOR.with_options(memory=[index]))
-    texts = [translation.text for translation in translations]
-    assert texts == ["Ouvrir", "Ouvert", "Ouvert"]  # the last one for a context that the memory lacks
+CONTEXTS = {"menu": "Ouvrir", "state": "Ouvert", "": "Ouvre", "verb": "Ouvert"}  # the memory lacks the last one
 
 
-def test_a_text_without_context_gets_the_unit_without_context(tmp_path: Path) -> None:
+@pytest.mark.parametrize("context", CONTEXTS)
+def test_of_equal_units_the_one_with_the_context_of_the_text_is_taken(context: str, tmp_path: Path) -> None:
     index = indexed(tmp_path, ("Open", "Ouvre"), MENU, STATE)
-    assert translation_of("Open", index).text == "Ouvre"
+    options = TRANSLATOR.with_options(memory=[index])
+    unit = Unit(1, "Open", context=context)
+    (translation,) = TRANSLATOR.translate_lines([unit], options)
+    assert translation.text == CONTEXTS[context]
 
 
 def test_an_accelerator_does_not_hide_a_context(tmp_path: Path) -> None:
     index = indexed(tmp_path, ("_Open", "_Ouvrir", "menu"), STATE)
-    assert best_match("Open", index, "menu") == Match("_Open", "_Ouvrir", 1.0)
+    match = best_match("Open", index, "menu")
+    assert match == Match("_Open", "_Ouvrir", 1.0)
 
 
 def test_a_context_is_found_among_thousands_of_equal_texts(tmp_path: Path) -> None:
-    others = [("Open", f"Ouvert {i}", f"state {i}") for i in range(3_000)]
-    match = best_match("Open", indexed(tmp_path, MENU, *others), "menu")
+    others = [STATE] * 3_000
+    index = indexed(tmp_path, MENU, *others)
+    match = best_match("Open", index, "menu")
     assert match == Match("Open", "Ouvrir", 1.0)
 
 
@@ -165,8 +171,8 @@ def test_explanations_know_no_memory(memory: str) -> None:
 def translated(suffix: str, text: str, memory: str, **options: Any) -> str:
     """Return the translation of a document."""
     changed = TRANSLATOR.with_options(memory=[memory], scores=False, **options)
-    arguments: dict[str, Any] = {"column": "en", "into": "fr", "options": changed}
-    document = DocumentTranslation(TRANSLATOR, f"a{suffix}", suffix, text.encode(), 10_000, **arguments)
+    content = text.encode()
+    document = DocumentTranslation(TRANSLATOR, f"a{suffix}", suffix, content, 10_000, "en", "fr", options=changed)
     assert list(document.translations())
     return document.content().decode()
 
@@ -204,6 +210,7 @@ XLIFF_UNITS = """<xliff version="1.2"><file source-language="en" target-language
 <context-group><context context-type="sourcefile">menu</context>
 <context context-type='x-gettext-msgctxt'>state</context></context-group></trans-unit></body></file></xliff>"""
 CSV_UNITS = "context,en,fr\nmenu,Open,Ouvrir\nstate,Open,Ouvert\n"
+TARGETS = re.compile("Ouvrir|Ouvert")
 CATALOGS = {"fr.po": PO_UNITS, "a.tmx": TMX_UNITS, "b.xlf": XLIFF_UNITS, "c.csv": CSV_UNITS}
 
 
@@ -212,9 +219,11 @@ CATALOGS = {"fr.po": PO_UNITS, "a.tmx": TMX_UNITS, "b.xlf": XLIFF_UNITS, "c.csv"
 def test_a_context_of_one_format_is_that_of_another(name: str, memory_name: str, tmp_path: Path) -> None:
     path = tmp_path / memory_name
     path.write_text(CATALOGS[memory_name])
-    without_targets = re.sub("Ouvrir|Ouvert", "", CATALOGS[name])
-    result = translated(Path(name).suffix, without_targets, index_of_file(path))
-    assert re.findall("Ouvrir|Ouvert", result) == ["Ouvrir", "Ouvert"]
+    index = index_of_file(path)
+    suffix = Path(name).suffix
+    without_targets = TARGETS.sub("", CATALOGS[name])
+    result = translated(suffix, without_targets, index)
+    assert TARGETS.findall(result) == ["Ouvrir", "Ouvert"]
 
 
 def test_a_po_file_has_a_note_about_a_match(memory: str) -> None:
@@ -235,81 +244,105 @@ def test_in_a_po_file_an_exact_match_is_not_fuzzy(memory: str) -> None:
 
 def test_the_previous_source_in_a_po_file_is_written_as_in_the_memory(tmp_path: Path) -> None:
     index = indexed(tmp_path, ('Copy "%s" to %s in _one step', 'Copier "%s" vers %s'))
-    text = translated(".po", po(r"Copy \"%s\" to %s in two _steps"), index, min_match=0.7)
+    message = po(r"Copy \"%s\" to %s in two _steps")
+    text = translated(".po", message, index, min_match=0.7)
     assert '#, fuzzy\n#| msgid "Copy \\"%s\\" to %s in _one step"\nmsgid' in text
 
 
+PREVIOUS = '#| msgid "old"\n'
 # Messages that a previous msgid would not fit: a line of several, a plural form, and one that has a previous msgid.
 OTHER_MESSAGES = [
     po(f"{SIMILAR}\\nA cat"),
     f'msgid "{SIMILAR}"\nmsgid_plural "{SIMILAR}"\nmsgstr[0] ""\nmsgstr[1] ""\n',
-    f'#, fuzzy\n#| msgid "old"\n{po(SIMILAR)}',
+    f"#, fuzzy\n{PREVIOUS}{po(SIMILAR)}",
 ]
 
 
 @pytest.mark.parametrize("message", OTHER_MESSAGES)
 def test_a_match_that_is_no_previous_msgid_is_noted_once(message: str, memory: str) -> None:
     text = translated(".po", message, memory, min_match=0.9)
-    assert text.count(f"# 91% match: {HELLO} -> {BONJOUR}\n") == 1
-    assert text.count("#| msgid") == message.count("#| msgid")
+    note = f"# 91% match: {HELLO} -> {BONJOUR}\n"
+    assert text.count(note) == 1
+    assert "#| msgid" not in text.replace(PREVIOUS, "")
 
 
 @pytest.mark.skipif(not shutil.which("msgcat"), reason="needs gettext")
 def test_gettext_reads_a_previous_source(memory: str) -> None:
     text = translated(".po", po(SIMILAR), memory, min_match=0.9)
-    done = subprocess.run(["msgcat", "--no-wrap", "-"], input=text, capture_output=True, text=True)
-    assert done.stdout == text
+    command = ["msgcat", "--no-wrap", "-"]
+    result = subprocess.check_output(command, input=text, text=True)
+    assert result == text
 
 
-def xliff(*units: str) -> str:
-    """Return an XLIFF file with the contents of units."""
-    numbered = [f'<trans-unit id="{number}">{unit}</trans-unit>' for number, unit in enumerate(units)]
+def xliff(unit: str) -> str:
+    """Return an XLIFF file with a unit, given its content."""
     root = 'xliff version="1.2" xmlns="urn:oasis:names:tc:xliff:document:1.2"'
-    return f'<{root}><file source-language="en" target-language="fr"><body>{"".join(numbered)}</body></file></xliff>'
+    file = '<file source-language="en" target-language="fr"><body>'
+    return f'<{root}>{file}<trans-unit id="1">{unit}</trans-unit></body></file></xliff>'
 
 
 def test_in_xliff_a_similar_match_that_is_taken_is_to_be_reviewed(memory: str) -> None:
-    text = translated(".xlf", xliff(f"<source>{SIMILAR}</source>"), memory, min_match=0.9)
+    document = xliff(f"<source>{SIMILAR}</source>")
+    text = translated(".xlf", document, memory, min_match=0.9)
     assert f'<target state="needs-review-translation">{BONJOUR}</target>' in text
 
 
 def test_in_xliff_a_similar_match_is_a_proposal(tmp_path: Path) -> None:
     index = indexed(tmp_path, ("The red dog & the cat", "Le <chien>"))
-    text = translated(".xlf", xliff("<source>The big dog &amp; the cat</source><note>n</note>"), index)
-    (unit,) = fromstring(text).iter("{*}trans-unit")
-    assert [child.tag.rpartition("}")[2] for child in unit] == ["source", "target", "alt-trans", "note"]
-    proposal = unit[2]
+    document = xliff("<source>The big dog &amp; the cat</source><note>n</note>")
+    text = translated(".xlf", document, index)
+    root = fromstring(text)
+    (unit,) = root.iter("{*}trans-unit")
+    _, _, proposal, note = unit  # after source and target, as the schema has it
+    assert note.text == "n"
+    assert proposal.tag.endswith("}alt-trans")
     assert proposal.attrib == {"match-quality": "83", "origin": "memory"}
-    assert [child.text for child in proposal] == ["The red dog & the cat", "Le <chien>"]
+    source, target = proposal
+    assert source.text == "The red dog & the cat"
+    assert target.text == "Le <chien>"
+
+
+def test_in_xliff_a_match_has_only_characters_of_xml(tmp_path: Path) -> None:
+    index = indexed(tmp_path, ("The red dog runs", "Le \a chien"))
+    document = xliff("<source>The big dog runs</source>")
+    for least in (0.7, 1.0):
+        text = translated(".xlf", document, index, min_match=least)
+        assert "Le  chien</target></alt-trans>" in text
+        assert "\a" not in text
 
 
 def test_in_xliff_an_exact_match_needs_no_proposal(memory: str) -> None:
-    text = translated(".xlf", xliff("<source>A cat</source>"), memory)
+    document = xliff("<source>A cat</source>")
+    text = translated(".xlf", document, memory)
     assert "<target>Un chat</target></trans-unit>" in text
 
 
 def test_a_proposal_for_a_segment_names_it(memory: str) -> None:
     segments = f'<mrk mtype="seg" mid="7">A cat</mrk> <mrk mtype="seg" mid="8">{SIMILAR}</mrk>'
-    text = translated(".xlf", xliff(f"<source/><seg-source>{segments}</seg-source>"), memory)
+    document = xliff(f"<source/><seg-source>{segments}</seg-source>")
+    text = translated(".xlf", document, memory)
     assert text.count("<alt-trans") == 1
     assert '</target><alt-trans mid="8" match-quality="91" ' in text
 
 
 def test_a_proposal_is_one_for_the_whole_source(memory: str) -> None:
-    text = translated(".xlf", xliff(f"<source>{SIMILAR}\nA cat</source>"), memory)
+    document = xliff(f"<source>{SIMILAR}\nA cat</source>")
+    text = translated(".xlf", document, memory)
     assert "alt-trans" not in text
 
 
 def test_a_proposal_has_the_prefix_of_its_unit(memory: str) -> None:
     unit = f"<x:trans-unit><x:source>{SIMILAR}</x:source></x:trans-unit>"
-    text = translated(".xlf", f'<x:xliff version="1.2" xmlns:x="y">{unit}</x:xliff>', memory)
+    document = f'<x:xliff version="1.2" xmlns:x="y">{unit}</x:xliff>'
+    text = translated(".xlf", document, memory)
     proposal = f"<x:source>{HELLO}</x:source><x:target>{BONJOUR}</x:target></x:alt-trans></x:trans-unit>"
     assert proposal in text
 
 
 def test_version_2_of_xliff_has_no_proposals(memory: str) -> None:
     segment = f"<segment><source>{SIMILAR}</source></segment>"
-    text = translated(".xlf", f'<xliff version="2.0"><unit>{segment}</unit></xliff>', memory)
+    document = f'<xliff version="2.0"><unit>{segment}</unit></xliff>'
+    text = translated(".xlf", document, memory)
     assert HELLO not in text
 
 
