@@ -149,15 +149,19 @@ def best_match(text: str, index: str, context: str = "") -> Match | None:
     n_lists = 6 * n // 10 + 3 + bool(context)
     with index_errors(index):
         units = opened(index).execute(UNITS, [lists, n, n_lists, context, text]).fetchall()
-    # 2. Choose the most similar unit, the first of several.
+    # 2. Return the first exact match.
+    form = form_of(text)
+    for unit_key, source, target in units:
+        if unit_key == key and form(source) == text:
+            return Match(source, target, 1.0)
+    # 3. Otherwise, choose the most similar unit, the first of several.
     keys = [unit_key for unit_key, _, _ in units]
     found = extractOne(key, keys, scorer=Levenshtein.normalized_similarity, score_cutoff=LEAST)
     if not found:
         return None
     _, of_words, number = found
     _, source, target = units[number]
-    is_exact = form_of(text)(source) == text
-    return Match(source, target, 1.0 if is_exact else min(of_words, NEARLY))
+    return Match(source, target, min(of_words, NEARLY))
 
 
 def form_of(text: str) -> Callable[[str], str]:

@@ -139,6 +139,13 @@ def test_of_equal_units_the_one_with_the_context_of_the_text_is_taken(context: s
     assert translation.text == CONTEXTS[context]
 
 
+@pytest.mark.parametrize("context", ["", "menu"])
+def test_an_equal_text_counts_more_than_an_equal_context(context: str, tmp_path: Path) -> None:
+    index = indexed(tmp_path, ("a dog", "un", "state"), ("a  dog", "deux", context))
+    match = best_match("a dog", index, context)
+    assert match == Match("a dog", "un", 1.0)
+
+
 def test_an_accelerator_does_not_hide_a_context(tmp_path: Path) -> None:
     index = indexed(tmp_path, ("_Open", "_Ouvrir", "menu"), STATE)
     match = best_match("Open", index, "menu")
