@@ -112,11 +112,10 @@ def indexes_of(memory: list[Path] | None, translator: "Translator") -> list[str]
     if not memory:
         return []
     from nmt.config import languages_of
-    from nmt.documents.memories import text_files
+    from nmt.documents.memories import memory_files
     from nmt.translate.matches import index_of
 
-    sources, targets = text_files(memory, languages_of(translator.config.data))
-    return list(map(str, map(index_of, sources, targets)))
+    return [str(index_of(*memory_files(memory, languages_of(translator.config.data))))]
 
 
 def newest_run() -> Path:

@@ -45,6 +45,7 @@ TOUCHES = regex.compile(r"[^\s\p{Ps}\p{Pi}]\Z")  # the end of a text to which a 
 MAX_DEPTH = 100
 MAX_TAGS = 200  # of `Parser.tags`, in characters
 SPACES = " \t\r\n\f"  # white space of HTML, which browsers show as one space
+NOT_XML = re.compile(r"[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # a character that XML does not allow
 WHITE_SPACE = re.compile(f"[{SPACES}]+")
 
 
@@ -316,8 +317,8 @@ def parse_html(text: str) -> list[Part]:
 
 
 def escape_html(text: str) -> str:
-    """Escape a text so that it can be the content of an element."""
-    return escape(text, quote=False)
+    """Escape a text so that it can be the content of an element. Characters that XML does not allow are removed."""
+    return escape(NOT_XML.sub("", text), quote=False)
 
 
 HTML = Format(parse_html, escape_html)

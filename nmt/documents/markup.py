@@ -40,6 +40,16 @@ class Element:
     first_piece: int = 0  # the start of the content in `Parser.pieces`
 
 
+@dataclass(frozen=True)
+class Match:
+    """A unit of a translation memory whose source is equal or similar to a text; see `nmt.translate.matches`."""
+
+    source: str
+    target: str
+    similarity: float  # 0-1; only an equal text has 1
+    is_taken: bool = False  # whether the target is the translation of the text
+
+
 @dataclass(slots=True)
 class Segment:
     """A text to translate, and the elements in it."""
@@ -47,23 +57,27 @@ class Segment:
     text: str  # the plain text, without tags
     root: Element  # an element without tags that contains all elements of the segment
     finish: Callable[[str], str] = str  # this function is applied to the translation with its tags
+    context: str = ""  # what tells apart segments with equal texts, such as the msgctxt of PO
+    note: Callable[[Match], str] | None = None  # a function that returns a text about a match, for `NotesPlace`
+
+
+class NotesPlace(str):
+    """An empty text, in whose place notes are written about the matches of the segments with the same state."""
 
 
 class ReviewState(str):
     """A text to copy, unless confidences are known: then it says whether any of the next translations is doubtful.
 
-    The next translations are those of the segments up to the next state. `note` is the format of a text that is written
-    after it if a unit of a translation memory is similar to one of them: with the similarity, source and target.
+    The next translations are those of the segments up to the next state.
     """
 
-    __slots__ = ("doubtful", "note", "sure")
+    __slots__ = ("doubtful", "sure")
     sure: str
     doubtful: str
-    note: str
 
-    def __new__(cls, unknown: str, sure: str, doubtful: str, note: str = "") -> "ReviewState":
+    def __new__(cls, unknown: str, sure: str, doubtful: str) -> "ReviewState":
         state = super().__new__(cls, unknown)
-        state.sure, state.doubtful, state.note = sure, doubtful, note
+        state.sure, state.doubtful = sure, doubtful
         return state
 
     def written(self, doubts: list[str] | None) -> str:
@@ -102,9 +116,14 @@ def parts_of_text(text: str, replacements: Iterable[Replacement]) -> list[Part]:
     return [*parts, text[copied:]]
 
 
+def segments_in(parts: Sequence[Part]) -> list[Segment]:
+    """Return the parts that are segments to translate."""
+    return [part for part in parts if isinstance(part, Segment)]
+
+
 def has_segment(parts: Sequence[Part]) -> bool:
     """Return whether any of the parts is a segment to translate."""
-    return any(isinstance(part, Segment) for part in parts)
+    return bool(segments_in(parts))
 
 
 def descendants(element: Element) -> Iterator[Element]:

@@ -9,12 +9,13 @@ import logging
 import os
 from codecs import getwriter
 from collections.abc import Container, Iterator, Sequence
+from contextlib import ExitStack
 from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from nmt.documents.memory_formats import COPY_SUFFIXES, MEMORY_READERS, utf8_text
+from nmt.documents.memory_formats import CONTEXT, COPY_SUFFIXES, MEMORY_READERS, utf8_text
 from nmt.errors import InputError
 from nmt.files import ZIP_ERRORS, atomic_writer, cached
 from nmt.languages import base_language, language_code
@@ -24,6 +25,7 @@ from nmt.text.lines import iter_lines, open_bytes
 
 log = logging.getLogger("nmt")
 
+FORMAT = 2  # version of the files in the cache; raise it when their content changes
 NOWHERE = Path(os.devnull)
 
 
@@ -50,29 +52,34 @@ def text_files(paths: Sequence[Path], languages: Sequence[str]) -> tuple[list[Pa
 
     `languages` are the codes of source and target. If they are empty, the first memory decides.
     """
+    _, source, target = memory_files(paths, languages)
+    return [source], [target]
+
+
+def memory_files(paths: Sequence[Path], languages: Sequence[str]) -> list[Path]:
+    """Return the file with the contexts of the units, which may be blank, and the two files of `text_files`."""
     for path in paths:
         if not is_memory(path):
             raise InputError(
                 f"{path} is no translation memory",
                 hint=f"they end in {', '.join(MEMORY_READERS)}; of two texts, give both",
             )
-    origin = [hash_files(paths), str(paths), *languages]
+    origin = [FORMAT, hash_files(paths), str(paths), *languages]
     directory = cached("memory", origin, partial(write_texts, paths, languages))
-    source, target = sorted(directory.iterdir())  # the name of each begins with its side
-    return [source], [target]
+    return sorted(directory.iterdir())  # the name of each begins with what it has
 
 
 def write_texts(paths: Sequence[Path], languages: Sequence[str], directory: Path) -> None:
-    """Write the texts of memories into a directory. The names of the files end in the codes of the languages."""
+    """Write the texts of memories into a directory. The names of both sides end in the codes of the languages."""
     codes = languages if all(languages) else sides_of(paths[0], languages)
-    name = paths[0].name
-    source = directory / f"source.{name}.{codes[0]}"
-    target = directory / f"target.{name}.{codes[-1]}"
-    with source.open("w", encoding="utf-8") as sources, target.open("w", encoding="utf-8") as targets:
+    first = paths[0].name
+    names = ("contexts", f"source.{first}.{codes[0]}", f"target.{first}.{codes[-1]}")
+    with ExitStack() as stack:
+        files = [stack.enter_context((directory / name).open("w", encoding="utf-8")) for name in names]
         for path in paths:
-            for _, texts in memory_pairs(path, sides_of(path, codes)):
-                print(texts[0], file=sources)
-                print(texts[1], file=targets)
+            for _, texts, context in memory_pairs(path, sides_of(path, codes)):
+                for file, text in zip(files, (context, *texts), strict=True):
+                    print(text, file=file)
 
 
 def sides_of(path: Path, languages: Sequence[str]) -> Sequence[str]:
@@ -84,6 +91,7 @@ def sides_of(path: Path, languages: Sequence[str]) -> Sequence[str]:
     for _, texts in islice(memory_units(path), 1_000):  # the first units tell the languages
         for name in texts:
             known.setdefault(base_language(name), name)
+    known.pop(CONTEXT, None)
     wanted = map(base_language, languages) if all(languages) else filter(language_code, known)
     for names in (wanted, SIDES):
         keys = [known[name] for name in names if name in known]
@@ -96,8 +104,10 @@ def sides_of(path: Path, languages: Sequence[str]) -> Sequence[str]:
     )
 
 
-def memory_pairs(path: Path, names: Sequence[str], copy: Path = NOWHERE) -> Iterator[tuple[dict[str, Any], list[str]]]:
-    """Yield the units that have texts under both names, with these texts. Log the number of the other units.
+def memory_pairs(
+    path: Path, names: Sequence[str], copy: Path = NOWHERE
+) -> Iterator[tuple[dict[str, Any], list[str], str]]:
+    """Yield the units that have texts under both names, these texts, and the context. Log the number of other units.
 
     For `copy`, see `memory_units`.
     """
@@ -107,7 +117,7 @@ def memory_pairs(path: Path, names: Sequence[str], copy: Path = NOWHERE) -> Iter
         pair = [texts.get(name, "") for name in names]
         if all(pair):
             n_pairs += 1
-            yield unit, pair
+            yield unit, pair, texts.get(CONTEXT, "")
     log.info("%s: %d pairs; left out without a side or without approval: %d", path, n_pairs, n_units - n_pairs)
 
 
@@ -161,7 +171,7 @@ def copy_memories(
         copy = directory / f"{path.name.removesuffix('.gz')}{suffix}"
         if copy.exists():
             raise InputError(f"clean one memory after the other: two are named {path.name}")
-        for unit, texts in memory_pairs(path, names, copy):
+        for unit, texts, _ in memory_pairs(path, names, copy):
             n_pairs += 1
             if n_pairs not in kept:
                 unit.clear()

@@ -1,8 +1,8 @@
 """The formats of translation memories: each has a function that yields the units of a file and writes a copy.
 
-A unit is a mapping from languages or names of columns to texts. While a reader waits for the next unit, its caller may
-change the texts of the unit, or clear it so that the copy lacks it. Only catalogs of messages, and copies of XML, are
-in the memory as a whole.
+A unit is a mapping from languages or names of columns to texts. Its text named `context` tells units of equal sources
+apart. While a reader waits for the next unit, its caller may change the texts of the unit, or clear it so that the copy
+lacks it. Only catalogs of messages, and copies of XML, are in the memory as a whole.
 """
 
 import csv
@@ -38,6 +38,11 @@ NODE_LANGUAGE = etree.XPath("""string((
     | self::*[local-name()='target']/ancestor::*/@target-language
     | self::*[local-name()='source']/ancestor::*[@trgLang]/@srcLang
     | self::*[local-name()='target']/ancestor::*/@trgLang)[last()])""")
+# XPath of what tells equal units apart, as translate-toolkit and Qt write it.
+NODE_CONTEXT = etree.XPath("""string(descendant::*[local-name()='prop' or local-name()='context'][contains(
+    ' x-context x-gettext-msgctxt x-po-msgctxt ', concat(' ', @type | @context-type, ' '))]
+    [not(ancestor::*[local-name()='alt-trans'])])""")
+CONTEXT = "context"
 TABS: Any = {"delimiter": "\t", "quoting": csv.QUOTE_NONE, "quotechar": None, "lineterminator": "\n"}
 
 
@@ -58,14 +63,15 @@ def xml_units(text: TextIOWrapper, copy: StreamWriter, _: Path) -> Iterator[dict
             language = NODE_LANGUAGE(node) or etree.QName(node).localname
             nodes.setdefault(base_language(language), node)
         unit = {name: "".join(NODE_TEXTS(node)) for name, node in nodes.items()}
+        unit[CONTEXT] = NODE_CONTEXT(element)
         yield unit
 
         # 2. Remove the unit, or change its texts.
         if nodes and not unit:
             element.getparent().remove(element)
-        for name, new in unit.items():
-            if not len(nodes[name]):
-                nodes[name].text = new
+        for name, node in nodes.items():
+            if unit and not len(node):
+                node.text = unit[name]
 
     # 3. Write the whole document, with its comments and its type.
     tree = parser.root.getroottree()
@@ -160,7 +166,7 @@ def po_units(text: TextIOWrapper, copy: StreamWriter, path: Path) -> Iterator[di
         if "fuzzy" in message.flags or name not in message.values:
             yield {}
             continue
-        unit = {"en": source, language: translation}
+        unit = {"en": source, language: translation, CONTEXT: message.context}
         yield unit
         value = escape_po(unit.get(language, translation))
         replacements.append((message.values[name].span("value"), f'"{value}"'))

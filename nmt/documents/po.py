@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from gettext import c2py
 
 from nmt.documents.accelerators import without_accelerator
-from nmt.documents.markup import Format, Part, ReviewState, parts_of_text
+from nmt.documents.markup import Format, Match, NotesPlace, Part, ReviewState, parts_of_text, segments_in
 from nmt.documents.tables import line_number, parts_of_string
 from nmt.text.directives import directive_faults, numbered, settled
 from nmt.text.spans import Span, replaced
@@ -29,7 +29,6 @@ PO_PLURAL_FORMS = re.compile(r"^Plural-Forms:.*\bplural\s*=\s*([^;\n]+)", re.MUL
 PO_ESCAPES = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v", '"': '"', "\\": "\\"}
 PO_ESCAPE = re.compile(r"\\(.)")
 PO_ESCAPED = str.maketrans({character: f"\\{name}" for name, character in PO_ESCAPES.items()})
-PO_MATCH = "# {:.0%} match: {} -> {}\n"
 # An encoding that is neither UTF-8 nor ASCII. Templates have the word CHARSET in place of an encoding.
 PO_OTHER_CHARSET = re.compile(r"charset=(?!(?:utf-?8|(?:us-)?ascii|charset)(?![\w-]))[\w-]", re.IGNORECASE)
 
@@ -47,6 +46,12 @@ class PoMessage:
         return any(name.startswith("msgstr") for name in self.values)
 
     @property
+    def context(self) -> str:
+        """The text of msgctxt, which is empty if the message has none."""
+        value = self.values.get("msgctxt")
+        return po_text(value["value"]) if value else ""
+
+    @property
     def flags(self) -> set[str]:
         """The flags in the comments, such as "fuzzy" and "c-format"."""
         flags: set[str] = set()
@@ -54,6 +59,11 @@ class PoMessage:
             if match := PO_FLAGS.match(comment["comment"]):
                 flags.update(re.split(r"[\s,]+", match[1]))
         return flags
+
+    @property
+    def has_previous(self) -> bool:
+        """Whether a comment has the previous msgid."""
+        return any(comment["comment"].startswith("#|") for comment in self.comments)
 
     @property
     def syntaxes(self) -> set[str]:
@@ -104,17 +114,33 @@ def parse_po(text: str) -> list[Part]:
     for index, name, source in unfinished(messages):
         message = messages[index]
         place, flag = fuzzy_flag(message)
-        replacements[place] = [ReviewState("", "", flag, PO_MATCH)]
+        replacements[place] = [ReviewState("", "", flag), NotesPlace()]
         # A value can consist of several strings. The translation is a single string.
         label, _ = without_accelerator(source)
         label = numbered(label, message.syntaxes)
         parts = ['"', *parts_of_string(label, escape_po), '"']
+        segments = segments_in(parts)
+        # A similar match of the whole text can be the previous msgid.
+        is_whole = len(segments) == 1 and name == "msgstr" and not message.has_previous
+        for segment in segments:
+            segment.context = message.context
+            segment.note = previous_source if is_whole else comment_about
         if name in message.values:
             replacements[message.values[name].span("value")] = parts
         else:  # plural forms that only the header names
             end = max(value.end("value") for value in message.values.values())
             replacements[end, end] = [*replacements.get((end, end), []), f"\n{name} ", *parts]
     return parts_of_text(text, replacements.items())
+
+
+def comment_about(match: Match) -> str:
+    """Return a comment of translators about a match."""
+    return f"# {match.similarity:.0%} match: {match.source} -> {match.target}\n"
+
+
+def previous_source(match: Match) -> str:
+    """Return the source of a match that is taken as the previous msgid, as msgmerge writes it."""
+    return f'#| msgid "{escape_po(match.source)}"\n' if match.is_taken else comment_about(match)
 
 
 def review_po(text: str, translated: str) -> tuple[str, list[str]]:

@@ -10,7 +10,16 @@ from collections.abc import Callable, Collection, Iterator
 
 from nmt.documents.constructs import BLOCK, VOID, Construct, constructs
 from nmt.documents.html import MAX_DEPTH, Parser
-from nmt.documents.markup import Format, Part, Replacement, ReviewState, Segment, has_segment, parts_of_text
+from nmt.documents.markup import (
+    Format,
+    Part,
+    Replacement,
+    ReviewState,
+    Segment,
+    has_segment,
+    parts_of_text,
+    segments_in,
+)
 from nmt.errors import InputError
 from nmt.files import parse_json
 from nmt.text.spans import Span
@@ -90,6 +99,8 @@ def constructs_of_string(text: str) -> Iterator[Construct]:
 def parse_csv(text: str, column: str, title: object, *, into: str = "", is_tsv: bool = False) -> list[Part]:
     """Return the parts of a CSV file (RFC 4180) or a TSV file. The segments are the fields of one column.
 
+    A column named `context` has the contexts of the segments.
+
     Args:
         text: the content of the file. The first row has the names of the columns.
         column: the name of the column to translate.
@@ -121,6 +132,10 @@ def parse_csv(text: str, column: str, title: object, *, into: str = "", is_tsv: 
             field_parts = parts_of_string(value, tsv_field)
         else:
             field_parts = ['"', *parts_of_string(value, escape_csv), '"']
+        if "context" in names:
+            context = field_text(row[names.index("context")])
+            for segment in segments_in(field_parts):
+                segment.context = context
         if has_segment(field_parts) or (value and target != source):
             replacements.append((row[target].span("value"), field_parts))
     return parts_of_text(text, replacements)

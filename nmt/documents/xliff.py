@@ -5,7 +5,8 @@ from copy import deepcopy
 from dataclasses import replace
 from functools import partial
 
-from nmt.documents.markup import Part, ReviewState
+from nmt.documents.html import escape_html
+from nmt.documents.markup import Match, NotesPlace, Part, ReviewState
 from nmt.documents.xml import XmlNode
 from nmt.documents.xml_units import Pairs, UnitTable, child_named, is_empty, open_tag, parse_units
 from nmt.languages import base_language
@@ -14,6 +15,12 @@ UNFINISHED = re.compile(r"""(\sstate\s*=\s*["'])(?:new|initial|needs-translation
 STATE = re.compile(r"""\sstate\s*=\s*(?:"[^"]*"|'[^']*')""")
 SEGMENT = re.compile(r"""\smtype\s*=\s*["']seg\b""")
 SEGMENT_ID = re.compile(r"""\smid\s*=\s*["']([^"']*)""")
+MID = re.compile(r"""\smid\s*=\s*["'][^"']*["']""")
+# A proposal: the prefix of names, the attribute that names a segment, the similarity in percent, source and target.
+PROPOSAL = (
+    '<{0}alt-trans{1} match-quality="{2:.0f}" origin="memory">'
+    "<{0}source>{3}</{0}source><{0}target>{4}</{0}target></{0}alt-trans>"
+)
 TMX_DOUBTFUL = '<prop type="x-review">needs-review</prop>'  # stands before a translation
 LANGUAGE = re.compile(r"""<tuv\s(?:[^<>]*\s)?(?:xml:)?lang\s*=\s*["']([^"']*)""")
 
@@ -47,7 +54,18 @@ def xliff_pairs(unit: XmlNode) -> Pairs:
         set_state(unit, "translated", "initial")
     else:
         set_state(target, "needs-review-translation", "needs-review-translation")
+        unit.children.insert(unit.children.index(target) + 1, XmlNode(opening=NotesPlace()))
+        for segment, _ in pairs:
+            segment.note = partial(proposal, target=segment)
     yield from empty or pairs
+
+
+def proposal(match: Match, target: XmlNode) -> str:
+    """Return a match as a proposal for a target, or for a segment of it."""
+    prefix = target.name.removesuffix(target.local_name)
+    segment = "".join(MID.findall(target.opening))
+    old, new = escape_html(match.source), escape_html(match.target)
+    return PROPOSAL.format(prefix, segment, 100 * match.similarity, old, new)
 
 
 def set_state(node: XmlNode, unknown: str, doubtful: str) -> None:

@@ -11,7 +11,7 @@ from functools import partial
 from xml.parsers import expat
 
 from nmt.documents.html import Parser, escape_html
-from nmt.documents.markup import Format, Part, between_segments, has_segment
+from nmt.documents.markup import Format, Match, Part, between_segments, has_segment
 from nmt.documents.tables import check_depth
 from nmt.text.words import LETTER
 
@@ -55,6 +55,7 @@ class XmlNode:
     children: list["XmlNode"] = field(default_factory=list)
     closing: str = ""  # the closing tag as the source writes it
     prefix: str = ""  # the prefix of the source with its colon, or an empty string
+    note: Callable[[Match], str] | None = None  # of the only segment of the translation; see `Segment`
 
     @property
     def local_name(self) -> str:

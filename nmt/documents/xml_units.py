@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from nmt.documents.constructs import ConstructKind
 from nmt.documents.html import Parser, escape_html
-from nmt.documents.markup import Format, Part, has_segment
+from nmt.documents.markup import Format, Part, segments_in
 from nmt.documents.tables import BRANCHES, read_string
 from nmt.documents.xml import XmlNode, read_xml
 
@@ -30,6 +30,10 @@ PROTECTED = re.compile(r"""\s(?:translate\s*=\s*["']no|mtype\s*=\s*["']protected
 # Attributes which say that the text of an element is to be translated, or that it stays.
 TRANSLATED = re.compile(r"""\stranslat(?:e\s*=\s*["']yes|able\s*=\s*["']true)\b""")
 FINISHED = re.compile(r"""\s(?:translate\s*=\s*["']no|translatable\s*=\s*["']false|approved\s*=\s*["']yes)\b""")
+# What tells equal sources apart, as translate-toolkit and Qt write it in XLIFF and TMX.
+CONTEXT = re.compile(
+    r"""<(?:\w+:)?(?:prop|context)\s[^<>]*type\s*=\s*["']x-(?:context|gettext-msgctxt|po-msgctxt)["'][^<>]*>([^<]*)"""
+)
 EMPTY = re.compile(rf"\A(?:\s|<!--.*?-->|</?(?:\w+:)?(?:{AROUND})\b[^>]*>|<!\[CDATA\[\s*\]\]>)*+", re.DOTALL)
 PARAGRAPH_END = r"(\s{2,}|\n|\t)"  # so all spaces are kept
 CDATA = "<![CDATA["
@@ -62,18 +66,21 @@ def parse_units(text: str, table: UnitTable) -> list[Part]:
         raise ValueError(f"it is no {table.title}")
     parts: list[Part] = []
     sources: dict[XmlNode, XmlNode] = {}  # the source of each element that gets a translation
+    context = ""  # of the last unit
 
     def visit(node: XmlNode, is_translated: bool) -> None:
+        nonlocal context
         # 1. The nearest element with an attribute decides whether a text is translated.
         if node.name:
             is_translated = is_translated or TRANSLATED.search(node.opening) is not None
             is_translated = is_translated and not FINISHED.search(node.opening)
         if node.local_name in table.units and is_translated:
+            context = context_of(node)
             sources.update(table.pairs(node))
 
         # 2. Replace the content of the element, or copy its tags.
         if node in sources:
-            parts.extend(filled(node, sources.pop(node), table))
+            parts.extend(filled(node, sources.pop(node), table, context))
         else:
             parts.append(node.opening)
             for child in node.children:
@@ -88,7 +95,14 @@ def parse_units(text: str, table: UnitTable) -> list[Part]:
     return parts
 
 
-def filled(target: XmlNode, source: XmlNode, table: UnitTable) -> list[Part]:
+def context_of(unit: XmlNode) -> str:
+    """Return what tells the source of a unit from an equal one, without that of proposals; see `CONTEXT`."""
+    others = [child.raw for child in unit.children if child.local_name != "alt-trans"]
+    context = CONTEXT.search("".join(others))
+    return unescape(context[1]) if context else ""
+
+
+def filled(target: XmlNode, source: XmlNode, table: UnitTable, context: str) -> list[Part]:
     """Return the parts of an element with the content of a source. Messages with branches are copied."""
     parser = Parser()
     if BRANCHES.search(source.content):
@@ -96,8 +110,13 @@ def filled(target: XmlNode, source: XmlNode, table: UnitTable) -> list[Part]:
     else:
         read_content(parser, source, table)
         parser.finish()
-    if target is source and not has_segment(parser.parts):
+    segments = segments_in(parser.parts)
+    if target is source and not segments:
         return [target.raw]
+    for segment in segments:
+        segment.context = context
+        if len(segments) == 1:  # the match is one of the whole source
+            segment.note = target.note
     open_tag(target)
     return [target.opening, *parser.parts, target.closing]
 

@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from nmt.translate.units import Match
+from nmt.documents.markup import Match
 
 MAX_BEAM = 16  # maximum beam size of a request, so that no client occupies a model for long
 
@@ -127,6 +127,10 @@ class TranslateRequest(Search):
     q: Texts
     glossary: dict[Term, Term] = Field(
         {}, max_length=100, description="Translations of at most 100 terms; they come before the server's glossary."
+    )
+    memory: bool = Field(True, description="Whether the server's translation memories are used.")
+    min_match: float | None = Field(
+        None, description="Lowest similarity of matches that replace translations, from 0.7; 1 takes equal texts only."
     )
     confidence: bool = Field(False, description="Answer with the confidence of each line.")
     n_best: int = Field(1, ge=1, le=MAX_BEAM, description="Hypotheses per line, at most `beam`.")

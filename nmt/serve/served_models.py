@@ -41,6 +41,9 @@ class ServedModel:
         # By default, sampling draws only as many translations as the answer has.
         if values.get("sample"):
             values.setdefault("beam", values.get("n_best", 1))
+        # A request cannot name a memory, only leave out those of the server.
+        if not values.pop("memory", True):
+            values["memory"] = []
         values["glossary"] = self.translator.options.glossary | values.get("glossary", {})
         return self.translator.with_options(**values)
 

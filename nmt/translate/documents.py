@@ -2,11 +2,9 @@
 
 import logging
 import os
-import re
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from html import escape
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -42,7 +40,6 @@ from nmt.translate.units import Translation, Unit
 log = logging.getLogger("nmt.texts")  # for messages about texts of users, which `nmt serve` turns off
 TMX = """<?xml version="1.0" encoding="utf-8"?><tmx version="1.4"><header creationtool="nmt" creationtoolversion="1"
 segtype="sentence" o-tmf="nmt" adminlang="en" srclang="{}" datatype="plaintext"/><body>"""
-NOT_XML = re.compile(r"[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # a character that XML does not allow
 
 # A function that yields the translations that it gets, such as a progress bar.
 # The second argument is the number of translations.
@@ -159,10 +156,9 @@ def as_pairs(document: "DocumentTranslation", output: Path, translations: Iterab
             yield "\t".join(" ".join(text.split()) for text in columns)
         return
     source, target = (code or "und" for code in languages_of(document.translator.config.data))
-    # Escape the characters that have a meaning in XML, and remove the characters that XML does not allow.
     yield TMX.format(source)
     for sentence in sentences:
-        old, new = (escape(NOT_XML.sub("", text), quote=False) for text in (sentence.source, sentence.text))
+        old, new = escape_html(sentence.source), escape_html(sentence.text)
         state = TMX_DOUBTFUL if sentence.doubts else ""
         yield f'<tu><tuv xml:lang="{source}"><seg>{old}</seg></tuv>'
         yield f'<tuv xml:lang="{target}">{state}<seg>{new}</seg></tuv></tu>'

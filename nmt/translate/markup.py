@@ -7,11 +7,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice
 from typing import NamedTuple
 
-from nmt.documents.markup import Format, Part, ReviewState, Segment
+from nmt.documents.markup import Format, Match, NotesPlace, Part, ReviewState, Segment, segments_in
 from nmt.text.lines import Pause
 from nmt.translate.options import TranslationOptions
 from nmt.translate.translator import Translator
-from nmt.translate.units import Markup, Match, TextHypothesis, Translation, Unit, grouped
+from nmt.translate.units import Markup, TextHypothesis, Translation, Unit, grouped
 from nmt.translate.windows import read_window, warn_of_cut_lines
 
 WINDOW = 1000  # number of lines that are parsed and translated together
@@ -19,10 +19,10 @@ WINDOW = 1000  # number of lines that are parsed and translated together
 
 def units_of(parts: Sequence[Part], markup: Format, number: int) -> list[Unit]:
     """Return the units of a parsed text. `number` is the number of the line that contains the text."""
-    segments = [part for part in parts if isinstance(part, Segment)]
     units = []
-    for index, segment in enumerate(segments):
-        units.append(Unit(number, segment.text, index=index, markup=Markup(segment.root, markup.escape)))
+    for index, segment in enumerate(segments_in(parts)):
+        tags = Markup(segment.root, markup.escape)
+        units.append(Unit(number, segment.text, index=index, markup=tags, context=segment.context))
     return units
 
 
@@ -36,24 +36,32 @@ class Translated(NamedTuple):
 
 def written(parts: Sequence[Part], translations: Iterator[Translated]) -> str:
     """Return a parsed text with the translations of its units, which are the next ones of `translations`."""
-    n_units = sum(isinstance(part, Segment) for part in parts)
+    n_units = len(segments_in(parts))
     remaining = list(islice(translations, n_units))
     pieces: list[str] = []
     # Of the translations up to the next state.
     doubts: list[str] | None = None
-    matches: Sequence[Match] = ()
+    notes: list[str] = []
+    place = 0  # index of the piece that gets the notes
     # From the last part to the first, because states come before their segments.
     for part in reversed(parts):
         if isinstance(part, Segment):
             translation = remaining.pop()
             doubts = doubts or translation.doubts
-            matches = translation.matches or matches
+            # An exact match that is taken needs no note.
+            offered = [match for match in translation.matches if match.similarity < 1 or not match.is_taken]
+            if part.note:
+                notes += map(part.note, offered)
             pieces.append(part.finish(translation.text))
+        elif isinstance(part, NotesPlace):
+            place = len(pieces)
+            pieces.append(part)
         elif isinstance(part, ReviewState):
-            pieces += [part.note.format(match.similarity, match.source, match.target) for match in matches]
+            if notes:
+                pieces[place] = "".join(dict.fromkeys(reversed(notes)))  # plural forms can have equal notes
             pieces.append(part.written(doubts))
             doubts = None
-            matches = ()
+            notes = []
         else:
             pieces.append(part)
     return "".join(reversed(pieces))

@@ -12,7 +12,7 @@ edit changes at most two pairs of a text, so of enough pairs, each match has one
 
 import json
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
 from functools import cache, lru_cache, partial
@@ -23,15 +23,16 @@ from zlib import crc32
 import regex
 
 from nmt.documents.accelerators import without_accelerator
+from nmt.documents.markup import Match
 from nmt.errors import OutputError
 from nmt.files import WRITE_HINT, cached
 from nmt.text.directives import directive_faults, numbered
 from nmt.text.lines import iter_lines
 from nmt.text.words import WRITTEN_WORD
 from nmt.translate.options import LEAST
-from nmt.translate.units import Match, Step, TextHypothesis, Translation, Unit
+from nmt.translate.units import Step, TextHypothesis, Translation, Unit
 
-FORMAT = 2  # version of the index; raise it when its content changes
+FORMAT = 3  # version of the index; raise it when its content changes
 INDEX = "matches.sqlite"
 NEARLY = 0.99  # the highest similarity of a match that is not exact
 MAX_CHARACTERS = 2_000  # a longer text has no matches
@@ -39,13 +40,14 @@ WORD = regex.compile(WRITTEN_WORD)
 TABLES = """
 PRAGMA journal_mode = OFF;
 PRAGMA synchronous = OFF;
-CREATE TABLE units (number INTEGER PRIMARY KEY, key TEXT, source TEXT, target TEXT);
+CREATE TABLE units (number INTEGER PRIMARY KEY, key TEXT, source TEXT, target TEXT, context TEXT);
 CREATE TABLE lists (feature INTEGER, n INTEGER, unit INTEGER, PRIMARY KEY (feature, n, unit)) WITHOUT ROWID;
 CREATE TEMP TABLE unsorted (feature INTEGER, n INTEGER, unit INTEGER);
 """
 # Rows are sorted before they are written, because this is faster. The last units of the memory come first.
 SORT = "INSERT OR IGNORE INTO lists SELECT feature, n, -unit FROM unsorted ORDER BY feature, n, -unit"
-# The units in the shortest ?3 of the lists ?1 that have a similar number of words as ?2, but at most 1,000 units.
+# The units in the shortest ?3 of the lists ?1 that have a similar number of words as ?2, but at most 1,000 units. Those
+# with the context ?4 come first, then those with the text ?5, then the last ones of the memory.
 UNITS = """
 WITH sizes AS (SELECT value AS wanted, (SELECT count(*) FROM (
     SELECT 1 FROM lists WHERE feature = value AND n BETWEEN ?2 * 7 / 10 AND ?2 * 10 / 7 LIMIT 1000
@@ -53,7 +55,7 @@ WITH sizes AS (SELECT value AS wanted, (SELECT count(*) FROM (
 SELECT key, source, target FROM (
     SELECT DISTINCT unit FROM sizes CROSS JOIN lists ON feature = wanted AND n BETWEEN ?2 * 7 / 10 AND ?2 * 10 / 7
     LIMIT 1000
-) CROSS JOIN units ON number = -unit
+) CROSS JOIN units ON number = -unit ORDER BY context = ?4 DESC, source = ?5 DESC, unit
 """
 
 
@@ -76,15 +78,21 @@ def key_of(text: str) -> str:
     return "".join(map(letter, words))
 
 
-def features(text: str, key: str) -> list[int]:
-    """Return the features under which a text is listed: hashes of the text and of its pairs of words."""
+def features(text: str, key: str, context: str) -> list[int]:
+    """Return the features under which a text is listed: hashes of the text and of its pairs of words.
+
+    A text with a context is also listed under both.
+    """
+    if not key:
+        return []
+    wholes = [text, f"{context}\n{key}"] if context else [text]
     pairs = map("".join, pairwise(f" {key} "))
-    return [crc32(feature.encode(errors="replace")) for feature in (text, *pairs)] if key else []
+    return [crc32(feature.encode(errors="replace")) for feature in (*wholes, *pairs)]
 
 
-def index_of(source: Path, target: Path) -> Path:
-    """Return the index of a memory, which is made once. The arguments are files of `text_files`."""
-    return cached("matches", [FORMAT, str(source)], partial(write_index, source, target), is_whole) / INDEX
+def index_of(contexts: Path, source: Path, target: Path) -> Path:
+    """Return the index of a memory, which is made once. The arguments are the files of `memory_files`."""
+    return cached("matches", [FORMAT, str(source)], partial(write_index, contexts, source, target), is_whole) / INDEX
 
 
 def is_whole(directory: Path) -> bool:
@@ -112,46 +120,53 @@ def index_errors(path: object) -> Iterator[None]:
         raise OutputError(f"the index {path} cannot be used: {error}", hint=f"delete it, or {WRITE_HINT}") from error
 
 
-def write_index(source: Path, target: Path, directory: Path) -> None:
+def write_index(contexts: Path, source: Path, target: Path, directory: Path) -> None:
     """Write the index of a memory, which may be larger than the memory of the machine."""
-    pairs = zip(iter_lines([source]), iter_lines([target]), strict=True)
+    columns = [iter_lines([path]) for path in (source, target, contexts)]
     with index_errors(directory), closing(sqlite3.connect(directory / INDEX)) as database:
         database.executescript(TABLES)
-        units = ((key_of(old), old, new) for old, new in pairs)
-        database.executemany("INSERT INTO units (key, source, target) VALUES (?, ?, ?)", units)
-        for number, key, text in database.execute("SELECT number, key, source FROM units"):
+        units = ((key_of(old), old, new, context) for old, new, context in zip(*columns, strict=True))
+        database.executemany("INSERT INTO units (key, source, target, context) VALUES (?, ?, ?, ?)", units)
+        for number, key, text, context in database.execute("SELECT number, key, source, context FROM units"):
             n_words = len(key)
-            rows = zip(features(text, key), repeat(n_words), repeat(number))
+            rows = zip(features(text, key, context), repeat(n_words), repeat(number))
             database.executemany("INSERT INTO unsorted VALUES (?, ?, ?)", rows)
         database.execute(SORT)
         database.commit()
 
 
 @lru_cache(1000)
-def best_match(text: str, index: str) -> Match | None:
-    """Return the best match of a text in a memory, or None if there is none."""
+def best_match(text: str, index: str, context: str = "") -> Match | None:
+    """Return the best match of a text in a memory, or None if there is none. See `Unit` for `context`."""
     from rapidfuzz.distance import Levenshtein
     from rapidfuzz.process import extractOne
 
     # 1. Read the shortest lists. Each edit changes at most two pairs, so a match is in one of these lists. That of the
-    # whole text is the first, because no list of its pairs is shorter.
+    # whole text is among the first, because no list of its pairs is shorter.
     key = key_of(text)
     n = len(key)
-    lists = json.dumps(features(text, key))
-    n_lists = 6 * n // 10 + 3
+    lists = json.dumps(features(text, key, context))
+    n_lists = 6 * n // 10 + 3 + bool(context)
     with index_errors(index):
-        units = opened(index).execute(UNITS, [lists, n, n_lists]).fetchall()
-    # 2. Choose the most similar unit, the first of several.
+        units = opened(index).execute(UNITS, [lists, n, n_lists, context, text]).fetchall()
+    # 2. Return the first exact match.
+    form = form_of(text)
+    for unit_key, source, target in units:
+        if unit_key == key and form(source) == text:
+            return Match(source, target, 1.0)
+    # 3. Otherwise, choose the most similar unit, the first of several.
     keys = [unit_key for unit_key, _, _ in units]
     found = extractOne(key, keys, scorer=Levenshtein.normalized_similarity, score_cutoff=LEAST)
     if not found:
         return None
     _, of_words, number = found
     _, source, target = units[number]
-    # 3. If the text has no accelerator, remove those of the match.
-    if plain(text) == text:
-        source, target = plain(source), plain(target)
-    return Match(source, target, 1.0 if source == text else min(of_words, NEARLY))
+    return Match(source, target, min(of_words, NEARLY))
+
+
+def form_of(text: str) -> Callable[[str], str]:
+    """Return the function that gives the texts of a match the form of a text: `plain` if the text is so, else `str`."""
+    return plain if plain(text) == text else str
 
 
 class Matches(Step):
@@ -169,11 +184,11 @@ class Matches(Step):
         prepared = []
         for unit in units:
             text = unit.text.strip()
-            found = [best_match(text, index) for index in self.memory]
+            found = [best_match(text, index, unit.context) for index in self.memory]
             match = max(filter(None, found), key=lambda match: match.similarity, default=None)
             # A match does not begin with a prefix. It must have the placeholders of the text.
             if match and match.similarity >= self.least and not unit.prefix:
-                has_faults = directive_faults(text, match.target)
+                has_faults = directive_faults(text, form_of(text)(match.target))
                 match = replace(match, is_taken=not has_faults)
                 unit = unit if has_faults else replace(unit, text="")  # the model translates no blank text
             self.matches.append(match)
@@ -193,9 +208,10 @@ class Matches(Step):
 
 def take(translation: Translation, text: str, match: Match) -> None:
     """Take a match as the translation of a text."""
-    sentence = (0, len(match.target))
+    target = form_of(text)(match.target)
+    sentence = (0, len(target))
     translation.source = text
     translation.sentences = [(0, len(text))]
-    translation.hypotheses = [TextHypothesis([], [], 0.0, [], match.target, sentences=[sentence])]
+    translation.hypotheses = [TextHypothesis([], [], 0.0, [], target, sentences=[sentence])]
     if match.similarity < 1:
         translation.doubts = [f"match of {match.similarity:.0%}"]

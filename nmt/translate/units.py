@@ -6,7 +6,7 @@ from itertools import islice
 from typing import NamedTuple, TypeVar
 
 from nmt.decode.options import Hypothesis, SearchOptions
-from nmt.documents.markup import Element
+from nmt.documents.markup import Element, Match
 from nmt.text.sentences import join_sentences
 from nmt.text.spans import Span
 
@@ -18,16 +18,6 @@ class Markup(NamedTuple):
 
     root: Element  # an element without tags that contains all elements of the unit
     escape: Callable[[str], str]  # a function that converts translated text to markup
-
-
-@dataclass(frozen=True)
-class Match:
-    """A unit of a translation memory whose source is equal or similar to a text; see `nmt.translate.matches`."""
-
-    source: str
-    target: str
-    similarity: float  # 0-1; only an equal text has 1
-    is_taken: bool = False  # whether the target is the translation of the text
 
 
 # These dataclasses are created for every line. They are not frozen, because creating a frozen one takes three times
@@ -42,6 +32,7 @@ class Unit:
     index: int = 0  # index of the unit in its line; only a line of markup has several units
     sentence: int = 0  # index of the sentence in its text; the step `Sentences` sets it
     markup: Markup | None = None
+    context: str = ""  # see `Segment`; only matches with translation memories depend on it
 
 
 @dataclass

@@ -11,6 +11,7 @@ import pytest
 from conftest import PATIENCE_S, SOURCE, TARGET, FiveRun
 from served import FORM, JSON, Client, Endless, served
 
+from nmt.documents.memories import memory_files
 from nmt.insight.pages import content_security_policy, hash_source
 from nmt.interchange.ctranslate2 import to_ctranslate2
 from nmt.translate.loading import load
@@ -37,19 +38,58 @@ def test_the_answer_has_what_the_translator_finds(client: Client, translator: Tr
                 assert answered[name] == pytest.approx(getattr(hypothesis, name), abs=1e-5)
 
 
-def test_the_answer_has_the_matches_of_a_memory(five_run: FiveRun, tmp_path: Path) -> None:
-    (tmp_path / "source.zh").write_text(SOURCE[0], encoding="utf-8")
-    (tmp_path / "target.en").write_text("From the memory.")
+SIMILAR = SOURCE[0].replace("书", "茶")
+REMEMBERED = "From the memory."
+
+
+@pytest.fixture(scope="module")
+def client_with_memory(five_run: FiveRun, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
+    folder = tmp_path_factory.mktemp("memory")
+    path = folder / "memory.csv"
+    path.write_text(f"zh,en\n{SOURCE[0]},{REMEMBERED}\n", encoding="utf-8")
+    files = memory_files([path], ("zh", "en"))
+    index = index_of(*files)
     translator = load(five_run.run, device="cpu")
-    translator.options = translator.with_options(memory=[str(index_of(tmp_path / "source.zh", tmp_path / "target.en"))])
+    translator.options = translator.with_options(memory=[str(index)])
     with served(translator) as client:
-        answer = client.v1([SOURCE[0], SOURCE[0].replace("书", "茶"), SOURCE[1]]).json
-        assert client.text(SOURCE[0]) == "From the memory."
+        yield client
+
+
+def test_a_request_can_leave_out_the_memory(client_with_memory: Client) -> None:
+    answer = client_with_memory.v1(SOURCE[0], memory=False).json
+    assert best_texts(answer) == [TARGET[0]]
+    (line,) = answer["translations"]
+    assert line["matches"] == []
+
+
+def test_a_request_has_the_memory_by_default(client_with_memory: Client) -> None:
+    for fields in ({}, {"memory": True}, {"min_match": 1}):
+        answer = client_with_memory.v1(SOURCE[0], **fields)
+        assert best_texts(answer.json) == [REMEMBERED]
+
+
+def test_a_request_can_take_similar_matches(client_with_memory: Client) -> None:
+    answer = client_with_memory.v1(SIMILAR, min_match=0.8).json
+    assert best_texts(answer) == [REMEMBERED]
+    (line,) = answer["translations"]
+    (match,) = line["matches"]
+    assert match["is_taken"]
+
+
+def test_a_match_below_the_least_similarity_of_a_request_is_not_taken(client_with_memory: Client) -> None:
+    answer = client_with_memory.v1(SIMILAR, min_match=0.9).json
+    assert best_texts(answer) != [REMEMBERED]
+
+
+def test_the_answer_has_the_matches_of_a_memory(client_with_memory: Client) -> None:
+    answer = client_with_memory.v1([SOURCE[0], SIMILAR, SOURCE[1]]).json
+    text = client_with_memory.text(SOURCE[0])
+    assert text == REMEMBERED
     exact, similar, other = (line["matches"] for line in answer["translations"])
-    assert best_texts(answer)[0] == "From the memory."
+    assert best_texts(answer)[0] == REMEMBERED
     assert exact[0]["is_taken"]
     assert similar == [
-        {"source": SOURCE[0], "target": "From the memory.", "similarity": pytest.approx(8 / 9), "is_taken": False}
+        {"source": SOURCE[0], "target": REMEMBERED, "similarity": pytest.approx(8 / 9), "is_taken": False}
     ]
     assert other == []
 

@@ -1,40 +1,52 @@
 """Exact matches of a memory are translations, similar ones are offered; the index finds what a full search finds."""
 
+import json
 import random
+import re
+import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 from conftest import environment
+from lxml.etree import fromstring
 from models import small_translator
 from rapidfuzz.distance import Levenshtein
 
 from nmt.documents.html import HTML
+from nmt.documents.markup import Match
+from nmt.documents.memories import memory_files
 from nmt.errors import ConfigError, OutputError
 from nmt.translate.documents import DocumentTranslation
 from nmt.translate.markup import MarkupTranslator
 from nmt.translate.matches import best_match, index_of, is_whole, key_of
-from nmt.translate.units import Match, Translation, Unit
+from nmt.translate.units import Translation, Unit
 
-TRANSLATOR = small_translator()
+TRANSLATOR = small_translator(train={"source": "a.en", "target": "a.fr"})
 HELLO, BONJOUR = "The red dog runs in the garden of an old house.", "Le chien rouge court dans le jardin."
 SIMILAR = HELLO.replace("red", "big")
 SIMILARITY = 10 / 11  # 10 of 11 words are equal
-Pairs = Sequence[tuple[str, str]]
+NAMES = ("en", "fr", "context")
+MENU = ("Open", "Ouvrir", "menu")
+STATE = ("Open", "Ouvert", "state")
 
 
-def indexed(folder: Path, *pairs: tuple[str, str]) -> str:
-    """Return the index of a memory with these pairs."""
+def indexed(folder: Path, *units: tuple[str, ...]) -> str:
+    """Return the index of a memory with these units: a source, a target, and a context if there is one."""
     folder.mkdir(exist_ok=True)
-    source, target = folder / "source.en", folder / "target.fr"
-    with source.open("w") as sources, target.open("w") as targets:
-        for old, new in pairs:
-            print(old, file=sources)
-            print(new, file=targets)
-    return str(index_of(source, target))
+    path = folder / "memory.jsonl"
+    with path.open("w") as file:
+        for unit in units:
+            texts = zip(NAMES, unit, strict=False)
+            print(json.dumps(dict(texts)), file=file)
+    return index_of_file(path)
+
+
+def index_of_file(path: Path) -> str:
+    files = memory_files([path], ("en", "fr"))
+    return str(index_of(*files))
 
 
 @pytest.fixture
@@ -115,6 +127,38 @@ def test_the_best_match_of_several_memories_is_taken(tmp_path: Path, memory: str
     assert second.text == BONJOUR
 
 
+CONTEXTS = {"menu": "Ouvrir", "state": "Ouvert", "": "Ouvre", "verb": "Ouvert"}  # the memory lacks the last one
+
+
+@pytest.mark.parametrize("context", CONTEXTS)
+def test_of_equal_units_the_one_with_the_context_of_the_text_is_taken(context: str, tmp_path: Path) -> None:
+    index = indexed(tmp_path, ("Open", "Ouvre"), MENU, STATE)
+    options = TRANSLATOR.with_options(memory=[index])
+    unit = Unit(1, "Open", context=context)
+    (translation,) = TRANSLATOR.translate_lines([unit], options)
+    assert translation.text == CONTEXTS[context]
+
+
+@pytest.mark.parametrize("context", ["", "menu"])
+def test_an_equal_text_counts_more_than_an_equal_context(context: str, tmp_path: Path) -> None:
+    index = indexed(tmp_path, ("a dog", "un", "state"), ("a  dog", "deux", context))
+    match = best_match("a dog", index, context)
+    assert match == Match("a dog", "un", 1.0)
+
+
+def test_an_accelerator_does_not_hide_a_context(tmp_path: Path) -> None:
+    index = indexed(tmp_path, ("_Open", "_Ouvrir", "menu"), STATE)
+    match = best_match("Open", index, "menu")
+    assert match == Match("_Open", "_Ouvrir", 1.0)
+
+
+def test_a_context_is_found_among_thousands_of_equal_texts(tmp_path: Path) -> None:
+    others = [STATE] * 3_000
+    index = indexed(tmp_path, MENU, *others)
+    match = best_match("Open", index, "menu")
+    assert match == Match("Open", "Ouvrir", 1.0)
+
+
 def test_tags_are_put_into_an_exact_match(memory: str) -> None:
     translator = MarkupTranslator(TRANSLATOR, HTML)
     line = HELLO.replace("red", "<b>red</b>")
@@ -134,7 +178,8 @@ def test_explanations_know_no_memory(memory: str) -> None:
 def translated(suffix: str, text: str, memory: str, **options: Any) -> str:
     """Return the translation of a document."""
     changed = TRANSLATOR.with_options(memory=[memory], scores=False, **options)
-    document = DocumentTranslation(TRANSLATOR, f"a{suffix}", suffix, text.encode(), 10_000, options=changed)
+    content = text.encode()
+    document = DocumentTranslation(TRANSLATOR, f"a{suffix}", suffix, content, 10_000, "en", "fr", options=changed)
     assert list(document.translations())
     return document.content().decode()
 
@@ -150,6 +195,44 @@ def test_in_a_po_file_accelerators_and_directives_stay(tmp_path: Path) -> None:
     assert 'msgstr "Copier %s vers %s"\n' in translated(".po", po("Copy %s to %s"), index)
 
 
+PO_UNITS = """
+msgctxt "menu"
+msgid "Open"
+msgstr "Ouvrir"
+
+msgctxt "state"
+msgid "Open"
+msgstr "Ouvert"
+"""
+TMX_UNITS = """<tmx version="1.4"><body>
+<tu><prop type="x-context">menu</prop><tuv xml:lang="en"><seg>Open</seg></tuv>
+<tuv xml:lang="fr"><seg>Ouvrir</seg></tuv></tu>
+<tu><prop type="x-context">state</prop><tuv xml:lang="en"><seg>Open</seg></tuv>
+<tuv xml:lang="fr"><seg>Ouvert</seg></tuv></tu></body></tmx>"""
+XLIFF_UNITS = """<xliff version="1.2"><file source-language="en" target-language="fr"><body>
+<trans-unit id="1"><source>Open</source><target>Ouvrir</target>
+<alt-trans><target/><context-group><context context-type="x-po-msgctxt">state</context></context-group></alt-trans>
+<context-group><context context-type="x-po-msgctxt">menu</context></context-group></trans-unit>
+<trans-unit id="2"><source>Open</source><target>Ouvert</target>
+<context-group><context context-type="sourcefile">menu</context>
+<context context-type='x-gettext-msgctxt'>state</context></context-group></trans-unit></body></file></xliff>"""
+CSV_UNITS = "context,en,fr\nmenu,Open,Ouvrir\nstate,Open,Ouvert\n"
+TARGETS = re.compile("Ouvrir|Ouvert")
+CATALOGS = {"fr.po": PO_UNITS, "a.tmx": TMX_UNITS, "b.xlf": XLIFF_UNITS, "c.csv": CSV_UNITS}
+
+
+@pytest.mark.parametrize("memory_name", CATALOGS)
+@pytest.mark.parametrize("name", CATALOGS)
+def test_a_context_of_one_format_is_that_of_another(name: str, memory_name: str, tmp_path: Path) -> None:
+    path = tmp_path / memory_name
+    path.write_text(CATALOGS[memory_name])
+    index = index_of_file(path)
+    suffix = Path(name).suffix
+    without_targets = TARGETS.sub("", CATALOGS[name])
+    result = translated(suffix, without_targets, index)
+    assert TARGETS.findall(result) == ["Ouvrir", "Ouvert"]
+
+
 def test_a_po_file_has_a_note_about_a_match(memory: str) -> None:
     text = translated(".po", po(SIMILAR), memory)
     assert f"#: a.c:1\n# 91% match: {HELLO} -> {BONJOUR}\nmsgid" in text
@@ -157,20 +240,117 @@ def test_a_po_file_has_a_note_about_a_match(memory: str) -> None:
 
 def test_in_a_po_file_a_similar_match_that_is_taken_is_fuzzy(memory: str) -> None:
     text = translated(".po", po(SIMILAR), memory, min_match=0.9)
-    assert f"#, fuzzy\n# 91% match: {HELLO} -> {BONJOUR}\nmsgid" in text
+    assert f'#: a.c:1\n#, fuzzy\n#| msgid "{HELLO}"\nmsgid' in text
     assert f'msgstr "{BONJOUR}"' in text
 
 
 def test_in_a_po_file_an_exact_match_is_not_fuzzy(memory: str) -> None:
     text = translated(".po", po("A cat"), memory, min_match=0.9)
-    assert '# 100% match: A cat -> Un chat\nmsgid "A cat"\nmsgstr "Un chat"' in text
-    assert "fuzzy" not in text
+    assert text == '#: a.c:1\nmsgid "A cat"\nmsgstr "Un chat"\n'
+
+
+def test_the_previous_source_in_a_po_file_is_written_as_in_the_memory(tmp_path: Path) -> None:
+    index = indexed(tmp_path, ('Copy "%s" to %s in _one step', 'Copier "%s" vers %s'))
+    message = po(r"Copy \"%s\" to %s in two _steps")
+    text = translated(".po", message, index, min_match=0.7)
+    assert '#, fuzzy\n#| msgid "Copy \\"%s\\" to %s in _one step"\nmsgid' in text
+
+
+PREVIOUS = '#| msgid "old"\n'
+# Messages that a previous msgid would not fit: a line of several, a plural form, and one that has a previous msgid.
+OTHER_MESSAGES = [
+    po(f"{SIMILAR}\\nA cat"),
+    f'msgid "{SIMILAR}"\nmsgid_plural "{SIMILAR}"\nmsgstr[0] ""\nmsgstr[1] ""\n',
+    f"#, fuzzy\n{PREVIOUS}{po(SIMILAR)}",
+]
+
+
+@pytest.mark.parametrize("message", OTHER_MESSAGES)
+def test_a_match_that_is_no_previous_msgid_is_noted_once(message: str, memory: str) -> None:
+    text = translated(".po", message, memory, min_match=0.9)
+    note = f"# 91% match: {HELLO} -> {BONJOUR}\n"
+    assert text.count(note) == 1
+    assert "#| msgid" not in text.replace(PREVIOUS, "")
+
+
+@pytest.mark.skipif(not shutil.which("msgcat"), reason="needs gettext")
+def test_gettext_reads_a_previous_source(memory: str) -> None:
+    text = translated(".po", po(SIMILAR), memory, min_match=0.9)
+    command = ["msgcat", "--no-wrap", "-"]
+    result = subprocess.check_output(command, input=text, text=True)
+    assert result == text
+
+
+def xliff(unit: str) -> str:
+    """Return an XLIFF file with a unit, given its content."""
+    root = 'xliff version="1.2" xmlns="urn:oasis:names:tc:xliff:document:1.2"'
+    file = '<file source-language="en" target-language="fr"><body>'
+    return f'<{root}>{file}<trans-unit id="1">{unit}</trans-unit></body></file></xliff>'
 
 
 def test_in_xliff_a_similar_match_that_is_taken_is_to_be_reviewed(memory: str) -> None:
-    unit = f"<trans-unit id='1'><source>{SIMILAR}</source></trans-unit>"
-    text = translated(".xlf", f"<xliff version='1.2'><file><body>{unit}</body></file></xliff>", memory, min_match=0.9)
+    document = xliff(f"<source>{SIMILAR}</source>")
+    text = translated(".xlf", document, memory, min_match=0.9)
     assert f'<target state="needs-review-translation">{BONJOUR}</target>' in text
+
+
+def test_in_xliff_a_similar_match_is_a_proposal(tmp_path: Path) -> None:
+    index = indexed(tmp_path, ("The red dog & the cat", "Le <chien>"))
+    document = xliff("<source>The big dog &amp; the cat</source><note>n</note>")
+    text = translated(".xlf", document, index)
+    root = fromstring(text)
+    (unit,) = root.iter("{*}trans-unit")
+    _, _, proposal, note = unit  # after source and target, as the schema has it
+    assert note.text == "n"
+    assert proposal.tag.endswith("}alt-trans")
+    assert proposal.attrib == {"match-quality": "83", "origin": "memory"}
+    source, target = proposal
+    assert source.text == "The red dog & the cat"
+    assert target.text == "Le <chien>"
+
+
+def test_in_xliff_a_match_has_only_characters_of_xml(tmp_path: Path) -> None:
+    index = indexed(tmp_path, ("The red dog runs", "Le \a chien"))
+    document = xliff("<source>The big dog runs</source>")
+    for least in (0.7, 1.0):
+        text = translated(".xlf", document, index, min_match=least)
+        assert "Le  chien</target></alt-trans>" in text
+        assert "\a" not in text
+
+
+def test_in_xliff_an_exact_match_needs_no_proposal(memory: str) -> None:
+    document = xliff("<source>A cat</source>")
+    text = translated(".xlf", document, memory)
+    assert "<target>Un chat</target></trans-unit>" in text
+
+
+def test_a_proposal_for_a_segment_names_it(memory: str) -> None:
+    segments = f'<mrk mtype="seg" mid="7">A cat</mrk> <mrk mtype="seg" mid="8">{SIMILAR}</mrk>'
+    document = xliff(f"<source/><seg-source>{segments}</seg-source>")
+    text = translated(".xlf", document, memory)
+    assert text.count("<alt-trans") == 1
+    assert '</target><alt-trans mid="8" match-quality="91" ' in text
+
+
+def test_a_proposal_is_one_for_the_whole_source(memory: str) -> None:
+    document = xliff(f"<source>{SIMILAR}\nA cat</source>")
+    text = translated(".xlf", document, memory)
+    assert "alt-trans" not in text
+
+
+def test_a_proposal_has_the_prefix_of_its_unit(memory: str) -> None:
+    unit = f"<x:trans-unit><x:source>{SIMILAR}</x:source></x:trans-unit>"
+    document = f'<x:xliff version="1.2" xmlns:x="y">{unit}</x:xliff>'
+    text = translated(".xlf", document, memory)
+    proposal = f"<x:source>{HELLO}</x:source><x:target>{BONJOUR}</x:target></x:alt-trans></x:trans-unit>"
+    assert proposal in text
+
+
+def test_version_2_of_xliff_has_no_proposals(memory: str) -> None:
+    segment = f"<segment><source>{SIMILAR}</source></segment>"
+    document = f'<xliff version="2.0"><unit>{segment}</unit></xliff>'
+    text = translated(".xlf", document, memory)
+    assert HELLO not in text
 
 
 @pytest.mark.parametrize("suffix", [".html", ".md", ".txt"])
@@ -254,7 +434,7 @@ def test_an_index_that_cannot_be_read_is_one_error(tmp_path: Path) -> None:
 MAKE = """
 from pathlib import Path
 from nmt.translate.matches import best_match, index_of
-index = str(index_of(Path("source.en"), Path("target.fr")))
+index = str(index_of(Path("contexts"), Path("source.en"), Path("target.fr")))
 print(index, best_match("The dog", index))
 """
 
@@ -262,6 +442,7 @@ print(index, best_match("The dog", index))
 def test_two_processes_make_one_index(tmp_path: Path) -> None:
     (tmp_path / "source.en").write_text("A dog\nThe dog\n" * 5000)
     (tmp_path / "target.fr").write_text("Un chien\nLe chien\n" * 5000)
+    (tmp_path / "contexts").write_text("\n" * 10_000)
     processes = []
     for _ in range(2):
         command = [sys.executable, "-c", MAKE]
