@@ -58,12 +58,17 @@ pipeline: $(INSTALLED)  ## tokenize, train, translate and score CONFIG; fail if 
 	awk -v least='$(MIN_BLEU)' '$$1 == "BLEU" { bleu = $$3 } END { exit !(bleu + 0 >= least + 0) }' \
 	"$$run/test.scores" || { echo '$(CONFIG): error: BLEU on test is below $(MIN_BLEU)' >&2; exit 1; }
 
-# `make student`. Every step is a file, and a file that is there is not made again. The text is in STUDENT-text, the
-# exports are in STUDENT-ct2 and, if CONFIG has "browser" in its name, in STUDENT-marian and STUDENT-site.
+# `make student`. Every step is a file, and a file that is there is not made again. What the teacher says is in RUN-text,
+# for all of its students. The exports are in STUDENT-ct2 and, if CONFIG has "browser" in its name, in STUDENT-marian and
+# STUDENT-site. STUDENT has the name of CONFIG.
 RUN ?= runs/teacher
-STUDENT ?= runs/student
-TEXT := $(STUDENT)-text
-SOURCES := $(TEXT)/train.source $(if $(REVERSE),$(TEXT)/sampled.source)
+STUDENT ?= runs/$(or $(basename $(notdir $(CONFIG))),student)
+override RUN := $(RUN:/=)
+override STUDENT := $(STUDENT:/=)
+override REVERSE := $(REVERSE:/=)
+TEXT := $(RUN)-text
+SAMPLED := $(TEXT)/sampled-$(notdir $(REVERSE)).source
+SOURCES := $(TEXT)/train.source $(if $(REVERSE),$(SAMPLED))
 TAUGHT := $(SOURCES:.source=.taught)
 SITE := $(if $(findstring browser,$(CONFIG)),$(STUDENT)-marian/model.npz $(STUDENT)-site/node_modules/.package-lock.json)
 
@@ -87,7 +92,7 @@ $(TEXT)/train.%: $(TEXT)/settings
 	set -e; for file in $$(sed -n 's/^data\.train\.$*=//p' $<); do \
 	gzip -dcf "$$file" > $@.file; awk 1 $@.file; done > $@.new; rm $@.file; mv $@.new $@
 
-$(TEXT)/sampled.source: $(TEXT)/train.target $(REVERSE)/model.safetensors
+$(SAMPLED): $(TEXT)/train.target $(REVERSE)/model.safetensors
 	$(BIN)/nmt translate --resume --sample --top-p 0.95 -m $(REVERSE) -i $< -o $@
 
 $(TEXT)/%.taught: $(TEXT)/%.source $(RUN)/model.safetensors

@@ -1,6 +1,5 @@
 """`make student`: from a run of the five pairs to a student of two steps, and its exports. npm is a stub."""
 
-import os
 import shutil
 import subprocess
 import sys
@@ -35,67 +34,73 @@ pytestmark = pytest.mark.skipif(shutil.which("make") is None, reason="make is no
 
 
 class Student(NamedTuple):
-    """A folder in which make works, and the teacher."""
+    """A folder with programs, and the teacher, the student, what the teacher says."""
 
     home: Path
     teacher: Path
-
-    @property
-    def run(self) -> Path:
-        return self.home / "student"
+    run: Path
+    text: Path
 
     def make(self, *variables: str) -> "subprocess.CompletedProcess[str]":
         """Run `make student`. `calls` then has the commands of nmt."""
-        (self.home / "calls").write_text("")
-        command = ["make", "student", f"BIN={self.home}", f"INSTALLED={self.home}/installed", f"RUN={self.teacher}"]
-        command += [f"STUDENT={self.run}", f"CONFIG={self.home}/browser.yaml", f"REVERSE={self.teacher}"]
-        env = {"MAKEFLAGS": "", "PATH": f"{self.home}:{os.environ['PATH']}"}  # not the flags of `make test`
-        options = {"cwd": ROOT, "env": environment(env), "capture_output": True, "text": True, "check": False}
-        return subprocess.run([*command, *variables], **options)
+        calls = self.home / "calls"
+        calls.write_text("")
+        command = ["make", "student", f"BIN={self.home}", f"INSTALLED={self.home}/installed"]
+        command += [f"RUN={self.teacher}/", f"STUDENT={self.run}", f"REVERSE={self.teacher}"]
+        command += [f"CONFIG={self.home}/browser.yaml", *variables]
+        env = environment()
+        env["MAKEFLAGS"] = ""  # not the flags of `make test`
+        env["PATH"] = f"{self.home}:{env['PATH']}"
+        return subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, check=False)
 
     def calls(self) -> list[str]:
-        return (self.home / "calls").read_text().split()
+        calls = self.home / "calls"
+        return calls.read_text().split()
 
 
 def student_of(home: Path, teacher: Path) -> Student:
     for name, script in (("nmt", NMT), ("npm", NPM)):
-        (home / name).write_text(script)
-        (home / name).chmod(0o755)
+        program = home / name
+        program.write_text(script)
+        program.chmod(0o755)
     (home / "installed").touch()
     (home / "browser.yaml").write_text(CONFIG)
-    return Student(home, teacher)
+    return Student(home, teacher, home / "student", teacher.with_name(f"{teacher.name}-text"))
 
 
 @pytest.fixture(scope="module")
 def student(five_run: FiveRun, tmp_path_factory: pytest.TempPathFactory) -> Student:
     """A student that is finished."""
-    student = student_of(tmp_path_factory.mktemp("home"), five_run.run)
+    home = tmp_path_factory.mktemp("home")
+    student = student_of(home, five_run.copy_run(home / "teacher"))
     done = student.make("train.max_steps=2")
     assert done.returncode == 0, done.stderr
     return student
 
 
 def test_the_student_is_exported_in_every_format(student: Student) -> None:
-    done = run_nmt("translate", "-m", f"{student.run}-ct2", "-o", student.home / "out", input=SOURCE[0].encode())
+    exported = f"{student.run}-ct2"
+    done = run_nmt("translate", "-m", exported, "-o", student.home / "out", input=SOURCE[0].encode())
     assert done.returncode == 0
-    assert Path(f"{student.run}-ct2/vmap.txt").exists(), "the shortlist"
-    assert Path(f"{student.run}-marian/decoder.yml").exists()
-    assert Path(f"{student.run}-site/index.html").exists()
+    assert Path(exported, "vmap.txt").exists(), "the shortlist"
+    assert Path(f"{student.run}-marian", "decoder.yml").exists()
+    assert Path(f"{student.run}-site", "index.html").exists()
 
 
 def test_the_student_learns_what_the_teacher_says(student: Student, five_run: FiveRun) -> None:
-    text = Path(f"{student.run}-text")
-    corpus = load_config(student.run / "config.yaml").data.train[0]
-    assert corpus.source == (f"{text}/train.source", f"{text}/sampled.source")
-    assert corpus.target == (f"{text}/train.taught", f"{text}/sampled.taught")
-    taught = (text / "train.taught").read_text()
+    config = load_config(student.run / "config.yaml")
+    (corpus,) = config.data.train
+    assert corpus.source == (f"{student.text}/train.source", f"{student.text}/sampled-teacher.source")
+    assert corpus.target == (f"{student.text}/train.taught", f"{student.text}/sampled-teacher.taught")
+    taught = (student.text / "train.taught").read_text()
     assert taught == five_run.target_file.read_text(), "the teacher knows the pairs by heart"
 
 
 def test_the_student_has_the_dev_set_and_the_languages_of_the_teacher(student: Student, five_run: FiveRun) -> None:
     data = load_config(student.run / "config.yaml").data
-    assert data.dev[0].source == (str(five_run.source_file),)
-    assert data.dev[0].target == (str(five_run.target_file),)
+    (dev,) = data.dev
+    assert dev.source == (str(five_run.source_file),)
+    assert dev.target == (str(five_run.target_file),)
     assert (data.source_lang, data.target_lang) == ("zh", "en")
 
 
@@ -118,7 +123,7 @@ def test_a_run_that_is_missing_is_one_line(tmp_path: Path) -> None:
     error, of_make = done.stderr.splitlines()
     assert error.startswith(f"make student: error: {tmp_path}/nothing is not a trained run; name one:")
     assert of_make.startswith("make: ***")
-    assert not Path(f"{student.run}-text").exists()
+    assert not student.text.exists()
 
 
 def test_a_teacher_without_a_dev_set_is_one_line(five_run: FiveRun, tmp_path: Path) -> None:
