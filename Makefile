@@ -73,7 +73,7 @@ TAUGHT := $(SOURCES:.source=.taught)
 SITE := $(if $(findstring browser,$(CONFIG)),$(STUDENT)-marian/model.npz $(STUDENT)-site/node_modules/.package-lock.json)
 
 student: CONFIG ?= configs/student.yaml
-student: $(RUN)/model.safetensors $(STUDENT)-ct2/model.bin $(SITE)  ## teach CONFIG what RUN says, also of texts that REVERSE samples; export it
+student: $(RUN)/model.safetensors $(STUDENT)-ct2/model.bin $(SITE)  ## teach CONFIG what RUN says, export it
 	@echo; echo '$(BIN)/nmt translate --beam 1 -m $(STUDENT)-ct2 "…"'
 	@$(if $(SITE),echo 'cd $(STUDENT)-site && python3 -m http.server')
 
@@ -82,14 +82,14 @@ student: $(RUN)/model.safetensors $(STUDENT)-ct2/model.bin $(SITE)  ## teach CON
 
 # The teacher's languages, and the files of its corpora. awk ends a last line that has no end.
 $(TEXT)/settings: $(RUN)/model.safetensors | $(INSTALLED)
-	mkdir -p $(TEXT)
-	{ $(BIN)/nmt info $(RUN) | grep '^languages:'; $(BIN)/nmt config data --of $(RUN)/config.yaml; } > $@.new
+	@mkdir -p $(TEXT)
+	@{ $(BIN)/nmt info $(RUN) | grep '^languages:'; $(BIN)/nmt config data --of $(RUN)/config.yaml; } > $@.new
 	@for key in train.target dev.source; do grep -q "^data\.$$key=[^-]" $@.new || { \
 	echo "make student: error: $(RUN) has no data.$$key; a teacher has two texts, one direction and a dev set" >&2; exit 2; }; done
-	mv $@.new $@
+	@mv $@.new $@
 
 $(TEXT)/train.%: $(TEXT)/settings
-	set -e; for file in $$(sed -n 's/^data\.train\.$*=//p' $<); do \
+	@set -e; for file in $$(sed -n 's/^data\.train\.$*=//p' $<); do \
 	gzip -dcf "$$file" > $@.file; awk 1 $@.file; done > $@.new; rm $@.file; mv $@.new $@
 
 $(SAMPLED): $(TEXT)/train.target $(REVERSE)/model.safetensors
@@ -105,7 +105,7 @@ CORPUS = $$(sed -n '/^data\.$(1)\.[st].*=[^-]/ { s/ /, /g; s/^data\.$(1)\.\([a-z
 LANGUAGES = $$(sed -n 's/^languages: {source: \(.*\), target: \(.*\)}/data.source_lang=\1 data.target_lang=\2/p' $(TEXT)/settings)
 .PRECIOUS: $(STUDENT)/model.safetensors
 $(STUDENT)/model.safetensors: $(SOURCES) $(TAUGHT) FORCE
-	set -e; start=$$($(BIN)/nmt config train.init_from --of $(CONFIG)); test "$$start" = - || start=train.init_from=$(RUN); \
+	@set -e; start=$$($(BIN)/nmt config train.init_from --of $(CONFIG)); test "$$start" = - || start=train.init_from=$(RUN); \
 	$(BIN)/nmt train $(CONFIG) run=$(STUDENT) data.root=. "data.dev=$(call CORPUS,dev)" "data.test=$(call CORPUS,test)" \
 	"data.train={source: $(call LIST,$(SOURCES)), target: $(call LIST,$(TAUGHT))}" $(LANGUAGES) $${start#-} $(SETTINGS)
 
