@@ -80,12 +80,13 @@ student: $(RUN)/model.safetensors $(STUDENT)-ct2/model.bin $(SITE)  ## teach CON
 %/model.safetensors:
 	@echo "make student: error: $* is not a trained run; name one: make student RUN=runs/mine" >&2; exit 2
 
-# The teacher's languages, and the files of its corpora. awk ends a last line that has no end.
+# The files of the teacher's corpora, and its languages. awk ends a last line that has no end.
 $(TEXT)/settings: $(RUN)/model.safetensors | $(INSTALLED)
 	@mkdir -p $(TEXT)
-	@{ $(BIN)/nmt info $(RUN) | grep '^languages:'; $(BIN)/nmt config data --of $(RUN)/config.yaml; } > $@.new
+	@$(BIN)/nmt config data --of $(RUN)/config.yaml > $@.new
 	@for key in train.target dev.source; do grep -q "^data\.$$key=[^-]" $@.new || { \
 	echo "make student: error: $(RUN) has no data.$$key; a teacher has two texts, one direction and a dev set" >&2; exit 2; }; done
+	@$(BIN)/nmt info $(RUN) | grep '^languages:' >> $@.new
 	@mv $@.new $@
 
 $(TEXT)/train.%: $(TEXT)/settings

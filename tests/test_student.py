@@ -46,7 +46,7 @@ class Student(NamedTuple):
         calls = self.home / "calls"
         calls.write_text("")
         command = ["make", "student", f"BIN={self.home}", f"INSTALLED={self.home}/installed"]
-        command += [f"RUN={self.teacher}/", f"STUDENT={self.run}", f"REVERSE={self.teacher}"]
+        command += [f"RUN={self.teacher}/", f"STUDENT={self.run}"]
         command += [f"CONFIG={self.home}/browser.yaml", *variables]
         env = environment()
         env["MAKEFLAGS"] = ""  # not the flags of `make test`
@@ -90,8 +90,8 @@ def test_the_student_is_exported_in_every_format(student: Student) -> None:
 def test_the_student_learns_what_the_teacher_says(student: Student, five_run: FiveRun) -> None:
     config = load_config(student.run / "config.yaml")
     (corpus,) = config.data.train
-    assert corpus.source == (f"{student.text}/train.source", f"{student.text}/sampled-teacher.source")
-    assert corpus.target == (f"{student.text}/train.taught", f"{student.text}/sampled-teacher.taught")
+    assert corpus.source == (f"{student.text}/train.source",)
+    assert corpus.target == (f"{student.text}/train.taught",)
     taught = (student.text / "train.taught").read_text()
     assert taught == five_run.target_file.read_text(), "the teacher knows the pairs by heart"
 
@@ -102,6 +102,15 @@ def test_the_student_has_the_dev_set_and_the_languages_of_the_teacher(student: S
     assert dev.source == (str(five_run.source_file),)
     assert dev.target == (str(five_run.target_file),)
     assert (data.source_lang, data.target_lang) == ("zh", "en")
+
+
+def test_a_reverse_run_samples_more_sources_for_the_teacher(student: Student) -> None:
+    done = student.make("--dry-run", f"REVERSE={student.teacher}")
+    text = student.text
+    sampled = f"{text}/sampled-teacher"
+    assert f"--sample --top-p 0.95 -m {student.teacher} -i {text}/train.target -o {sampled}.source" in done.stdout
+    assert f"-m {student.teacher} -i {sampled}.source -o {sampled}.taught" in done.stdout
+    assert f"target: [{text}/train.taught, {sampled}.taught]" in done.stdout
 
 
 def test_settings_go_to_the_training(student: Student) -> None:
