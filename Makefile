@@ -1,6 +1,5 @@
 # Targets install what they need into .venv, with the exact versions of .constraints.txt.
 PYTHON ?= python3
-CONFIG ?= configs/demo.yaml
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
@@ -12,7 +11,7 @@ AUDIT := build/audit
 PYTEST := -m pytest -n $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1) --maxprocesses 5 --dist worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo pipeline test browser test-browser soak plant oldest audit lint format coverage dist image bench bench-peers gpu speedrun ladder clean
+.PHONY: help install demo pipeline student FORCE test browser test-browser soak plant oldest audit lint format coverage dist image bench bench-peers gpu speedrun ladder clean
 
 help:  ## list all targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -45,6 +44,7 @@ demo: $(INSTALLED)  ## train Chinese to English on data/zh-en, translate and sco
 # Settings for nmt from make's command line, as in `make pipeline train.max_steps=20`: `run`, and all names with a dot.
 SETTINGS = $(foreach word,$(MAKEOVERRIDES),$(if $(findstring .,$(firstword $(subst =, ,$(word))))$(filter run=%,$(word)),$(word)))
 
+pipeline: CONFIG ?= configs/demo.yaml
 pipeline: $(INSTALLED)  ## tokenize, train, translate and score CONFIG; fail if BLEU is below MIN_BLEU
 	$(BIN)/nmt tokenize $(CONFIG) $(SETTINGS)
 	$(BIN)/nmt train $(CONFIG) $(SETTINGS)
@@ -57,6 +57,72 @@ pipeline: $(INSTALLED)  ## tokenize, train, translate and score CONFIG; fail if 
 	cat "$$run/test.scores"; \
 	awk -v least='$(MIN_BLEU)' '$$1 == "BLEU" { bleu = $$3 } END { exit !(bleu + 0 >= least + 0) }' \
 	"$$run/test.scores" || { echo '$(CONFIG): error: BLEU on test is below $(MIN_BLEU)' >&2; exit 1; }
+
+# `make student`. Every step is a file, and a file that is there is not made again. What the teacher says is in RUN-text,
+# for all of its students. The exports are in STUDENT-ct2 and, if CONFIG has "browser" in its name, in STUDENT-marian and
+# STUDENT-site. STUDENT has the name of CONFIG.
+RUN ?= runs/teacher
+STUDENT ?= runs/$(or $(basename $(notdir $(CONFIG))),student)
+override RUN := $(RUN:/=)
+override STUDENT := $(STUDENT:/=)
+override REVERSE := $(REVERSE:/=)
+TEXT := $(RUN)-text
+SAMPLED := $(TEXT)/sampled-$(notdir $(REVERSE)).source
+SOURCES := $(TEXT)/train.source $(if $(REVERSE),$(SAMPLED))
+TAUGHT := $(SOURCES:.source=.taught)
+SITE := $(if $(findstring browser,$(CONFIG)),$(STUDENT)-marian/model.npz $(STUDENT)-site/node_modules/.package-lock.json)
+
+student: CONFIG ?= configs/student.yaml
+student: $(RUN)/model.safetensors $(STUDENT)-ct2/model.bin $(SITE)  ## teach CONFIG what RUN says, export it
+	@echo; echo '$(BIN)/nmt translate --beam 1 -m $(STUDENT)-ct2 "…"'
+	@$(if $(SITE),echo 'cd $(STUDENT)-site && python3 -m http.server')
+
+%/model.safetensors:
+	@echo "make student: error: $* is not a trained run; name one: make student RUN=runs/mine" >&2; exit 2
+
+# The files of the teacher's corpora, and its languages. awk ends a last line that has no end.
+$(TEXT)/settings: $(RUN)/model.safetensors | $(INSTALLED)
+	@mkdir -p $(TEXT)
+	@$(BIN)/nmt config data --of $(RUN)/config.yaml > $@.new
+	@for key in train.target dev.source; do grep -q "^data\.$$key=[^-]" $@.new || { \
+	echo "make student: error: $(RUN) has no data.$$key; a teacher has two texts, one direction and a dev set" >&2; exit 2; }; done
+	@$(BIN)/nmt info $(RUN) | grep '^languages:' >> $@.new
+	@mv $@.new $@
+
+$(TEXT)/train.%: $(TEXT)/settings
+	@set -e; for file in $$(sed -n 's/^data\.train\.$*=//p' $<); do \
+	gzip -dcf "$$file" > $@.file; awk 1 $@.file; done > $@.new; rm $@.file; mv $@.new $@
+
+$(SAMPLED): $(TEXT)/train.target $(REVERSE)/model.safetensors
+	$(BIN)/nmt translate --resume --sample --top-p 0.95 -m $(REVERSE) -i $< -o $@
+
+$(TEXT)/%.taught: $(TEXT)/%.source $(RUN)/model.safetensors
+	$(BIN)/nmt translate --resume -m $(RUN) -i $< -o $@
+
+# `nmt train` goes on with a training, or says that it is finished. $(call CORPUS,dev) is the teacher's dev set as YAML.
+comma := ,
+LIST = [$(subst $() ,$(comma) ,$(strip $(1)))]
+CORPUS = $$(sed -n '/^data\.$(1)\.[st].*=[^-]/ { s/ /, /g; s/^data\.$(1)\.\([a-z]*\)=\(.*\)/\1: [\2]/p; }' $(TEXT)/settings)
+LANGUAGES = $$(sed -n 's/^languages: {source: \(.*\), target: \(.*\)}/data.source_lang=\1 data.target_lang=\2/p' $(TEXT)/settings)
+.PRECIOUS: $(STUDENT)/model.safetensors
+$(STUDENT)/model.safetensors: $(SOURCES) $(TAUGHT) FORCE
+	@set -e; start=$$($(BIN)/nmt config train.init_from --of $(CONFIG)); test "$$start" = - || start=train.init_from=$(RUN); \
+	$(BIN)/nmt train $(CONFIG) run=$(STUDENT) data.root=. "data.dev=$(call CORPUS,dev)" "data.test=$(call CORPUS,test)" \
+	"data.train={source: $(call LIST,$(SOURCES)), target: $(call LIST,$(TAUGHT))}" $(LANGUAGES) $${start#-} $(SETTINGS)
+
+$(STUDENT)-ct2/model.bin: $(STUDENT)/model.safetensors
+	$(BIN)/nmt export -m $(STUDENT) --to ctranslate2 --quantization int8 --shortlist -o $(@D)
+
+$(STUDENT)-marian/model.npz: $(STUDENT)/model.safetensors
+	$(BIN)/nmt export -m $(STUDENT) --to marian -o $(@D)
+
+$(STUDENT)-site/model.bin: $(STUDENT)/model.safetensors
+	$(BIN)/nmt export -m $(STUDENT) --to browser -o $(@D)
+
+# The engine. npm writes .package-lock.json last.
+$(STUDENT)-site/node_modules/.package-lock.json: $(STUDENT)-site/model.bin
+	@command -v npm > /dev/null || { echo 'make student: error: the page needs npm; install it, and repeat' >&2; exit 2; }
+	cd $(STUDENT)-site && npm ci
 
 test: $(INSTALLED)  ## run the tests
 	$(BIN)/python $(PYTEST)

@@ -45,6 +45,9 @@ MULTI30K = [
     "transformer-window",
     "transformer-additive",
     "transformer-no-positions",
+    "transformer-marian-positions",
+    "transformer-zero-start",
+    "transformer-small-epsilon",
     "transformer-no-scaling",
     "transformer-no-padding-mask",
 ]
