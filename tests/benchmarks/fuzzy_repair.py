@@ -1,0 +1,126 @@
+"""Make texts that have similar translations of a memory in their sources, and score what a model makes of them.
+
+    python tests/benchmarks/fuzzy_repair.py texts OUT CATALOG...
+    python tests/benchmarks/fuzzy_repair.py augment OUT SOURCE TARGET TEXT...
+    python tests/benchmarks/fuzzy_repair.py score TEXT MATCHES REFERENCE HYPOTHESES...
+
+After Bulte and Tezcan 2019, "Neural Fuzzy Repair". `texts` writes English and German texts of catalogs, OUT.source and
+OUT.target, without credits. `augment` writes the pairs of SOURCE and TARGET to OUT, then each again that has a match:
+`source ⟦ translation of the match`. TEXTs get matches among the same pairs: OUT/TEXT has them in its lines, and
+OUT/TEXT.matches has similarities and translations. `score` prints BLEU and number of texts by similarity, of the memory
+alone and of each file of HYPOTHESES, as it is and with the matches from 85 % on.
+"""
+
+import argparse
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+from rapidfuzz.distance import Levenshtein
+from rapidfuzz.process import extractOne
+from sacrebleu.metrics.bleu import BLEU
+
+from nmt.documents.memories import memory_pairs, sides_of
+from nmt.text.directives import directive_faults
+from nmt.text.lines import iter_lines
+from nmt.text.placeholders import SPAN
+from nmt.translate.matches import NEARLY, key_of
+
+LEAST = 0.5  # the lowest similarity of a match in a source
+TAKEN = 0.85  # the lowest similarity of a match that replaces a translation
+MAX_CANDIDATES = 2_000  # of a text
+BANDS = (0.0, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)  # the lowest similarities; 0 is no match, and 1 an equal source
+
+
+def lines_of(path: Path) -> list[str]:
+    return list(iter_lines([path]))
+
+
+def write_lines(path: str | Path, lines: Iterable[str]) -> None:
+    Path(path).write_text("".join(f"{line}\n" for line in lines))
+
+
+def matches_of(texts: Sequence[str], sources: Sequence[str], targets: Sequence[str]) -> Iterator[tuple[float, str]]:
+    """Yield for each text the similarity and the translation of the most similar source that is not equal."""
+    # 1. List the pairs under the words of their sources.
+    keys = [key_of(source) for source in sources]
+    lists: dict[str, list[int]] = defaultdict(list)
+    for number, key in enumerate(keys):
+        for word in set(key):
+            lists[word].append(number)
+    # 2. A match lacks at most half of a text's words, so it has one of any half of them and one more: the rarest.
+    for text in texts:
+        key = key_of(text)
+        rarest = sorted(key, key=lambda word: len(lists[word]))
+        candidates: dict[str, int] = {}  # by key, the first pair
+        for word in rarest[: len(key) // 2 + 1]:
+            for number in lists[word]:
+                if sources[number] != text:
+                    candidates.setdefault(keys[number], number)
+            if len(candidates) > MAX_CANDIDATES:
+                break
+        best = extractOne(key, list(candidates), scorer=Levenshtein.normalized_similarity, score_cutoff=LEAST)
+        yield (min(best[1], NEARLY), targets[candidates[best[0]]]) if best else (0.0, "")
+
+
+def augmented(text: str, match: tuple[float, str]) -> str:
+    """Append a match to a text. It loses its placeholders, because `nmt translate` keeps all of a source."""
+    words = SPAN.sub(" ", match[1]).split()
+    return " ".join([text, "⟦", *words]) if match[0] else text
+
+
+def texts(out: Path, *catalogs: Path) -> None:
+    pairs = []
+    for path in catalogs:
+        pairs += [
+            pair for _, pair in memory_pairs(path, sides_of(path, ["en", "de"])) if pair[0] != "translator-credits"
+        ]
+    write_lines(f"{out}.source", [source for source, _ in pairs])
+    write_lines(f"{out}.target", [target for _, target in pairs])
+
+
+def augment(out: Path, source: Path, target: Path, *others: Path) -> None:
+    out.mkdir(exist_ok=True)
+    sources, targets = lines_of(source), lines_of(target)
+    equal = {text: (1.0, translation) for text, translation in zip(sources, targets, strict=True)}
+    # 1. The training pairs, and those with matches once more.
+    new = list(map(augmented, sources, matches_of(sources, sources, targets)))
+    changed = [i for i, text in enumerate(sources) if new[i] != text]
+    write_lines(out / source.name, sources + [new[i] for i in changed])
+    write_lines(out / target.name, targets + [targets[i] for i in changed])
+    # 2. The other texts.
+    for path in others:
+        lines = lines_of(path)
+        similar = zip(lines, matches_of(lines, sources, targets), strict=True)
+        matches = [equal.get(line, match) for line, match in similar]
+        write_lines(out / path.name, map(augmented, lines, matches))
+        write_lines(out / f"{path.name}.matches", [f"{similarity}\t{text}" for similarity, text in matches])
+
+
+def score(text: Path, matches: Path, reference: Path, *files: Path) -> None:
+    rows = [line.split("\t", 1) for line in lines_of(matches)]
+    bands = [max(band for band in BANDS if band <= float(row[0])) for row in rows]
+    # 1. The systems: the memory alone, the files, and the same with matches. A match must have the directives.
+    systems = {"memory alone": [row[1] for row in rows]}
+    taken = {}
+    for i, (source, row) in enumerate(zip(lines_of(text), rows, strict=True)):
+        if float(row[0]) >= TAKEN and not directive_faults(source, row[1]):
+            taken[i] = row[1]
+    for path in files:
+        systems[path.name] = lines_of(path)
+        systems[f"{path.name}, matches"] = [taken.get(i, line) for i, line in enumerate(systems[path.name])]
+    # 2. Their scores: those of each band, then all texts.
+    references = lines_of(reference)
+    for name, lines in systems.items():
+        for chosen in (*BANDS, BANDS):
+            numbers = [i for i, band in enumerate(bands) if chosen in (band, BANDS)]
+            of_band = [lines[i] for i in numbers], [[references[i] for i in numbers]]
+            print(f"{name} | {chosen} | {len(numbers)} | {BLEU().corpus_score(*of_band).score:.2f}")
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("command", choices=("texts", "augment", "score"))
+    parser.add_argument("paths", type=Path, nargs="+")
+    arguments = parser.parse_args()
+    globals()[arguments.command](*arguments.paths)
