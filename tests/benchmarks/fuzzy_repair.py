@@ -4,11 +4,10 @@
     python tests/benchmarks/fuzzy_repair.py augment OUT SOURCE TARGET TEXT...
     python tests/benchmarks/fuzzy_repair.py score TEXT MATCHES REFERENCE HYPOTHESES...
 
-After Bulte and Tezcan 2019, "Neural Fuzzy Repair". `texts` writes English and German texts of catalogs, OUT.source and
-OUT.target, without credits. `augment` writes the pairs of SOURCE and TARGET to OUT, then each again that has a match:
-`source ⟦ translation of the match`. TEXTs get matches among the same pairs: OUT/TEXT has them in its lines, and
-OUT/TEXT.matches has similarities and translations. `score` prints BLEU and number of texts by similarity, of the memory
-alone and of each file of HYPOTHESES, as it is and with the matches from 85 % on.
+After Bulte and Tezcan 2019, "Neural Fuzzy Repair". `texts` writes the English and German texts of catalogs. `augment`
+writes the pairs of SOURCE and TARGET to OUT, then each again that has a match: `source ⟦ translation of the match`.
+TEXTs get matches among the same pairs: OUT/TEXT has them in its lines, and OUT/TEXT.matches has similarities and
+translations. `score` prints BLEU by similarity: of the memory alone, and of each file as it is and with matches.
 """
 
 import argparse
@@ -51,9 +50,8 @@ def matches_of(texts: Sequence[str], sources: Sequence[str], targets: Sequence[s
     # 2. A match lacks at most half of a text's words, so it has one of any half of them and one more: the rarest.
     for text in texts:
         key = key_of(text)
-        rarest = sorted(key, key=lambda word: len(lists[word]))
         candidates: dict[str, int] = {}  # by key, the first pair
-        for word in rarest[: len(key) // 2 + 1]:
+        for word in sorted(key, key=lambda word: len(lists[word]))[: len(key) // 2 + 1]:
             for number in lists[word]:
                 if sources[number] != text:
                     candidates.setdefault(keys[number], number)
@@ -65,16 +63,15 @@ def matches_of(texts: Sequence[str], sources: Sequence[str], targets: Sequence[s
 
 def augmented(text: str, match: tuple[float, str]) -> str:
     """Append a match to a text. It loses its placeholders, because `nmt translate` keeps all of a source."""
-    words = SPAN.sub(" ", match[1]).split()
-    return " ".join([text, "⟦", *words]) if match[0] else text
+    words = " ".join(SPAN.sub(" ", match[1]).split())
+    return f"{text} ⟦ {words}" if match[0] else text
 
 
 def texts(out: Path, *catalogs: Path) -> None:
     pairs = []
     for path in catalogs:
-        pairs += [
-            pair for _, pair in memory_pairs(path, sides_of(path, ["en", "de"])) if pair[0] != "translator-credits"
-        ]
+        units = memory_pairs(path, sides_of(path, ["en", "de"]))
+        pairs += [pair for _, pair in units if pair[0] != "translator-credits"]
     write_lines(f"{out}.source", [source for source, _ in pairs])
     write_lines(f"{out}.target", [target for _, target in pairs])
 
@@ -83,16 +80,13 @@ def augment(out: Path, source: Path, target: Path, *others: Path) -> None:
     out.mkdir(exist_ok=True)
     sources, targets = lines_of(source), lines_of(target)
     equal = {text: (1.0, translation) for text, translation in zip(sources, targets, strict=True)}
-    # 1. The training pairs, and those with matches once more.
     new = list(map(augmented, sources, matches_of(sources, sources, targets)))
     changed = [i for i, text in enumerate(sources) if new[i] != text]
     write_lines(out / source.name, sources + [new[i] for i in changed])
     write_lines(out / target.name, targets + [targets[i] for i in changed])
-    # 2. The other texts.
     for path in others:
         lines = lines_of(path)
-        similar = zip(lines, matches_of(lines, sources, targets), strict=True)
-        matches = [equal.get(line, match) for line, match in similar]
+        matches = list(map(equal.get, lines, matches_of(lines, sources, targets)))
         write_lines(out / path.name, map(augmented, lines, matches))
         write_lines(out / f"{path.name}.matches", [f"{similarity}\t{text}" for similarity, text in matches])
 
