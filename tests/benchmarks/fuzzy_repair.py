@@ -4,13 +4,12 @@
     python tests/benchmarks/fuzzy_repair.py augment OUT SOURCE TARGET TEXT...
     python tests/benchmarks/fuzzy_repair.py score TEXT MATCHES REFERENCE HYPOTHESES...
 
-After Bulte and Tezcan 2019, "Neural Fuzzy Repair". `texts` writes the English and German texts of catalogs. `augment`
-writes the pairs of SOURCE and TARGET to OUT, then each again that has a match: `source ⟦ translation of the match`.
-TEXTs get matches among the same pairs: OUT/TEXT has them in its lines, and OUT/TEXT.matches has similarities and
-translations. `score` prints BLEU by similarity: of the memory alone, and of each file as it is and with matches.
+After Bulte and Tezcan 2019, "Neural Fuzzy Repair". `augment` writes the pairs, then again each that has a match as
+`source ⟦ translation`; TEXTs only once, and their matches. `texts` reads catalogs, `score` prints BLEU by similarity.
 """
 
 import argparse
+from bisect import bisect
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -62,7 +61,7 @@ def matches_of(texts: Sequence[str], sources: Sequence[str], targets: Sequence[s
 
 
 def augmented(text: str, match: tuple[float, str]) -> str:
-    """Append a match to a text. It loses its placeholders, because `nmt translate` keeps all of a source."""
+    # Without the match's placeholders, because `nmt translate` keeps all of a source.
     words = " ".join(SPAN.sub(" ", match[1]).split())
     return f"{text} ⟦ {words}" if match[0] else text
 
@@ -93,21 +92,22 @@ def augment(out: Path, source: Path, target: Path, *others: Path) -> None:
 
 def score(text: Path, matches: Path, reference: Path, *files: Path) -> None:
     rows = [line.split("\t", 1) for line in lines_of(matches)]
-    bands = [max(band for band in BANDS if band <= float(row[0])) for row in rows]
-    # 1. The systems: the memory alone, the files, and the same with matches. A match must have the directives.
-    systems = {"memory alone": [row[1] for row in rows]}
+    similarities = [float(row[0]) for row in rows]
+    bands = [BANDS[bisect(BANDS, similarity) - 1] for similarity in similarities]
+    memory = [row[1] for row in rows]
+    # The systems: the memory alone, the files, and the same with matches. A match must have the directives.
+    systems = {"memory alone": memory}
     taken = {}
-    for i, (source, row) in enumerate(zip(lines_of(text), rows, strict=True)):
-        if float(row[0]) >= TAKEN and not directive_faults(source, row[1]):
-            taken[i] = row[1]
+    for i, source in enumerate(lines_of(text)):
+        if similarities[i] >= TAKEN and not directive_faults(source, memory[i]):
+            taken[i] = memory[i]
     for path in files:
         systems[path.name] = lines_of(path)
         systems[f"{path.name}, matches"] = [taken.get(i, line) for i, line in enumerate(systems[path.name])]
-    # 2. Their scores: those of each band, then all texts.
     references = lines_of(reference)
     for name, lines in systems.items():
-        for chosen in (*BANDS, BANDS):
-            numbers = [i for i, band in enumerate(bands) if chosen in (band, BANDS)]
+        for chosen in (*BANDS, "all"):
+            numbers = [i for i, band in enumerate(bands) if chosen in (band, "all")]
             of_band = [lines[i] for i in numbers], [[references[i] for i in numbers]]
             print(f"{name} | {chosen} | {len(numbers)} | {BLEU().corpus_score(*of_band).score:.2f}")
 
