@@ -35,7 +35,8 @@ def lines_of(path: Path) -> list[str]:
 
 
 def write_lines(path: str | Path, lines: Iterable[str]) -> None:
-    Path(path).write_text("".join(f"{line}\n" for line in lines))
+    with Path(path).open("w") as file:
+        file.writelines(f"{line}\n" for line in lines)
 
 
 def matches_of(texts: Sequence[str], sources: Sequence[str], targets: Sequence[str]) -> Iterator[tuple[float, str]]:
@@ -57,22 +58,30 @@ def matches_of(texts: Sequence[str], sources: Sequence[str], targets: Sequence[s
             if len(candidates) > MAX_CANDIDATES:
                 break
         best = extractOne(key, list(candidates), scorer=Levenshtein.normalized_similarity, score_cutoff=LEAST)
-        yield (min(best[1], NEARLY), targets[candidates[best[0]]]) if best else (0.0, "")
+        if best:
+            yield min(best[1], NEARLY), targets[candidates[best[0]]]
+        else:
+            yield 0.0, ""
 
 
 def augmented(text: str, match: tuple[float, str]) -> str:
     # Without the match's placeholders, because `nmt translate` keeps all of a source.
-    words = " ".join(SPAN.sub(" ", match[1]).split())
-    return f"{text} ⟦ {words}" if match[0] else text
+    similarity, translation = match
+    words = SPAN.sub(" ", translation).split()
+    return f"{text} ⟦ {' '.join(words)}" if similarity else text
 
 
 def texts(out: Path, *catalogs: Path) -> None:
-    pairs = []
+    sources = []
+    targets = []
     for path in catalogs:
-        units = memory_pairs(path, sides_of(path, ["en", "de"]))
-        pairs += [pair for _, pair in units if pair[0] != "translator-credits"]
-    write_lines(f"{out}.source", [source for source, _ in pairs])
-    write_lines(f"{out}.target", [target for _, target in pairs])
+        names = sides_of(path, ["en", "de"])
+        for _, (source, target) in memory_pairs(path, names):
+            if source != "translator-credits":
+                sources.append(source)
+                targets.append(target)
+    write_lines(f"{out}.source", sources)
+    write_lines(f"{out}.target", targets)
 
 
 def augment(out: Path, source: Path, target: Path, *others: Path) -> None:
@@ -87,7 +96,8 @@ def augment(out: Path, source: Path, target: Path, *others: Path) -> None:
         lines = lines_of(path)
         matches = list(map(equal.get, lines, matches_of(lines, sources, targets)))
         write_lines(out / path.name, map(augmented, lines, matches))
-        write_lines(out / f"{path.name}.matches", [f"{similarity}\t{text}" for similarity, text in matches])
+        rows = [f"{similarity}\t{text}" for similarity, text in matches]
+        write_lines(out / f"{path.name}.matches", rows)
 
 
 def score(text: Path, matches: Path, reference: Path, *files: Path) -> None:
@@ -102,14 +112,17 @@ def score(text: Path, matches: Path, reference: Path, *files: Path) -> None:
         if similarities[i] >= TAKEN and not directive_faults(source, memory[i]):
             taken[i] = memory[i]
     for path in files:
-        systems[path.name] = lines_of(path)
-        systems[f"{path.name}, matches"] = [taken.get(i, line) for i, line in enumerate(systems[path.name])]
+        own = lines_of(path)
+        systems[path.name] = own
+        systems[f"{path.name}, matches"] = [taken.get(i, line) for i, line in enumerate(own)]
     references = lines_of(reference)
     for name, lines in systems.items():
         for chosen in (*BANDS, "all"):
             numbers = [i for i, band in enumerate(bands) if chosen in (band, "all")]
-            of_band = [lines[i] for i in numbers], [[references[i] for i in numbers]]
-            print(f"{name} | {chosen} | {len(numbers)} | {BLEU().corpus_score(*of_band).score:.2f}")
+            hypotheses = [lines[i] for i in numbers]
+            of_band = [references[i] for i in numbers]
+            bleu = BLEU().corpus_score(hypotheses, [of_band])
+            print(f"{name} | {chosen} | {len(numbers)} | {bleu.score:.2f}")
 
 
 if __name__ == "__main__":
