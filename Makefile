@@ -202,7 +202,7 @@ image:  ## build the container image `nmt`, which runs nmt serve; needs docker
 bench: $(INSTALLED)  ## compare speed with plain PyTorch and CTranslate2 (BENCH="NAME… --help")
 	$(BIN)/python tests/benchmarks/bench.py $(BENCH)
 
-bench-peers: $(INSTALLED) $(PEERS)/.installed  ## also compare speed with Hugging Face and JoeyNMT
+bench-peers: $(INSTALLED) $(PEERS)/.installed  ## also compare speed with Hugging Face, JoeyNMT and Marian
 	$(BIN)/python tests/benchmarks/bench.py --peers $(PEERS)/bin/python $(BENCH)
 
 gpu: $(INSTALLED)  ## measure the speed of training on a GPU (GPU="--help")
@@ -220,7 +220,7 @@ $(PEERS)/.installed: Makefile
 	$(PYTHON) -m venv $(PEERS)
 	$(PEERS)/bin/pip install -q --disable-pip-version-check torch==2.13.0
 	$(PEERS)/bin/pip install -q --disable-pip-version-check torch==2.13.0 \
-		transformers==5.23.0 joeynmt==2.3.0 importlib_metadata sentencepiece==0.2.0
+		transformers==5.23.0 joeynmt==2.3.0 importlib_metadata sentencepiece==0.2.0 pymarian==1.12.42
 	touch $@
 
 clean:  ## remove .venv and caches, but not runs/

@@ -52,13 +52,15 @@ def main() -> None:
     parser.add_argument("names", nargs="*", choices=BENCHMARKS, default=SHORT, help="default: %(default)s")
     parser.add_argument("--config", type=Path, default=PROGRAMS / "peers.yaml", help="a recipe to train")
     parser.add_argument("-m", "--model", type=Path, help="a run that translates; else one is trained")
-    parser.add_argument("--peers", type=Path, help="the Python that has transformers and joeynmt")
+    parser.add_argument("--peers", type=Path, help="the Python that has transformers, joeynmt and pymarian")
     parser.add_argument("--rounds", type=int, default=Options.rounds, help="measurements of each contestant")
     parser.add_argument("--seconds", type=float, default=Options.seconds, help="of a training window")
     parser.add_argument("--minutes", type=float, default=Options.minutes, help="of the training that makes a model")
+    parser.add_argument("--only", nargs="+", default=(), help="names of contestants of training and curve")
     args = parsed(parser)
     names = args.pop("names")
-    options = Options(**args, scratch=SCRATCH)
+    only = tuple(args.pop("only"))
+    options = Options(**args, scratch=SCRATCH, only=only)
     SCRATCH.mkdir(exist_ok=True)
 
     # 2. The benchmarks.

@@ -11,12 +11,14 @@ import subprocess
 import time
 from collections.abc import Mapping
 from functools import partial
+from pathlib import Path
 from typing import NamedTuple
 
 import training
 from measure import NMT, Options, Sample, Table, interleaved, started
 from training import Task, Trainer
 
+from nmt.config import language, load_config
 from nmt.files import atomic_write, parse_json
 from nmt.run.directory import RunDirectory
 
@@ -26,6 +28,8 @@ OFTEN = 100  # steps between validations of nmt
 # Their learning rate falls with the inverse square root of the steps.
 SMALL_BATCHES = "train.batch_tokens=1024", "train.validate_every=120"
 PEER = "train.optimizer=adamw", "train.lr=2e-3", "train.warmup=400", *SMALL_BATCHES
+ADAMW = "train.optimizer=adamw", "train.lr=2e-3"
+MARIAN_RATE = "train.lr=2e-3", "train.warmup=400"
 LEFT, RIGHT, TOP, BOTTOM = 40, 590, 30, 360  # of the curves, in pixels
 COLORS = "#0b6bcb", "#12805c", "#b45309", "#9d2bb0", "#6b7280"  # contrast of at least 4 with white and with black
 HEAD = f"""\
@@ -50,6 +54,12 @@ def bleu_in_json(line: str, _seconds: float) -> float:
     return float(parse_json(line).get("dev_bleu", 0))
 
 
+def bleu_of_marian(line: str, _seconds: float) -> float:
+    """Dev BLEU in a line of Marian's log."""
+    bleu = re.search(r" : bleu : ([\d.]+)", line)
+    return float(bleu[1]) if bleu else 0.0
+
+
 def bleu_of_joey(line: str, _seconds: float) -> float:
     """Dev BLEU in a line of JoeyNMT's validations.txt."""
     bleu = re.search(r"bleu:\s+([\d.]+)", line)
@@ -64,34 +74,53 @@ def recipe_trainer(options: Options, task: Task) -> Trainer:
     return Trainer(command, run.metrics_file, bleu_in_json)
 
 
-def init_trainer(options: Options, task: Task) -> Trainer:
-    """`nmt train` with the config that `nmt init` writes for the training pairs; it trains on all of them."""
-    # 1. nmt init.
+def init_config(options: Options, task: Task) -> Path:
+    """Write the config of `nmt init` for the training pairs."""
     home = task.home / "init"
-    run = RunDirectory(home / "run")
     config = home / "init.yaml"
     shutil.rmtree(home, ignore_errors=True)
     home.mkdir()
+    languages = []
+    for side in ("source", "target"):
+        languages += [f"--{side}-lang", language(task.config.data, side)]
     sides = [task.home / "train.src", task.home / "train.tgt"]
-    init = ["init", *sides, "-o", config, "--minutes", options.minutes]
+    init = ["init", *sides, "-o", config, "--minutes", options.minutes, *languages]
     subprocess.run([*NMT, *map(str, init)], check=True, cwd=home)
+    return config
 
-    # 2. The pairs that the others have, and validations as often.
-    settings = [f"run={run.path}", "data.root=/", "data.test=null", f"train.validate_every={OFTEN}"]
+
+def init_trainer(task: Task, config: Path, name: str, *overrides: str) -> Trainer:
+    """`nmt train` with a config of `nmt init`, on all pairs that the others have, validated as often."""
+    run = RunDirectory(config.with_name(name))
+    settings = [f"run={run.path}", "data.root=/", "data.test=null", f"train.validate_every={OFTEN}", *overrides]
     for part in ("train", "dev"):
         settings.append(f"data.{part}.source={task.home / part}.src")
         settings.append(f"data.{part}.target={task.home / part}.tgt")
     return Trainer([*NMT, "train", config, *settings], run.metrics_file, bleu_in_json)
 
 
+def marian_trainer(task: Task, python: Path, config: Path) -> Trainer:
+    """Marian's command, also with the sizes and batches of `nmt init`, which suit so short a time best."""
+    marian = training.marian_trainer(task, python, load_config(config, [*MARIAN_RATE]))
+    dev = [task.home / "dev.src", task.home / "dev.tgt"]
+    greedy = ["--valid-metrics", "bleu", "--valid-mini-batch", 64, "--beam-size", 1]
+    command = [*marian.command, "--valid-sets", *dev, "--valid-freq", f"{OFTEN}u", *greedy]
+    return Trainer(command, marian.progress, bleu_of_marian)
+
+
 def contestants(options: Options, task: Task) -> dict[str, Trainer]:
-    """All programs; Marian and JoeyNMT only if `options.peers` is a Python that has them."""
+    """All programs; the other toolkits only if `options.peers` is a Python that has them."""
+    config = init_config(options, task)
     named = {
         "nmt, the recipe": recipe_trainer(options, task),
-        "nmt, as nmt init writes it": init_trainer(options, task),
+        "nmt init": init_trainer(task, config, "muon"),
+        "nmt init, AdamW": init_trainer(task, config, "adamw", *ADAMW),
     }
     others = training.trainers(options, task)
-    names = {training.BASELINE: "torch.nn.Transformer, plain loop", training.MARIAN: "Hugging Face Marian, plain loop"}
+    names = {
+        training.BASELINE: "torch.nn.Transformer, plain loop",
+        training.HUGGING_FACE: "Hugging Face Marian, plain loop",
+    }
     for name, shown in names.items():
         if name in others:
             command = [*others[name].command, "--validate-s", VALIDATE_S]
@@ -99,40 +128,56 @@ def contestants(options: Options, task: Task) -> dict[str, Trainer]:
     if training.JOEY in others:
         validations = task.home / "joey" / "validations.txt"
         named["JoeyNMT"] = Trainer(others[training.JOEY].command, validations, bleu_of_joey)
+    if options.peers:
+        named["Marian"] = marian_trainer(task, options.peers, config)
     return named
 
 
-def learn(trainer: Trainer, options: Options, curve: Curve) -> Sample:
-    """Train for `options.minutes`; extend `curve`. Returns the best dev BLEU by the end of each minute."""
+def learn(trainer: Trainer, options: Options) -> Sample:
+    """Train for `options.minutes`. Returns the best dev BLEU by the end of each minute."""
     training.clear(trainer)
+    points = []
     start = time.monotonic()
     with started(trainer.command, options.scratch) as run:
         end = start + 60 * options.minutes
         for now, bleu in training.steps(trainer, run, until=end):
-            curve.append(Point((now - start) / 60, bleu))
+            points.append(Point((now - start) / 60, bleu))
         figures = run.figures()
     best = {}
     for minute in range(1, int(options.minutes) + 1):
-        until_then = [point.bleu for point in curve if point.minutes <= minute]
-        best[f"{minute} min"] = max(until_then, default=0.0)
+        until_then = [point.bleu for point in points if point.minutes <= minute]
+        best[name_of(minute)] = max(until_then, default=0.0)
     return best | figures
 
 
+def name_of(minute: int) -> str:
+    return f"{minute} min"
+
+
 def of_bleu(options: Options) -> list[Table]:
-    """Dev BLEU over minutes, one training each; draws the picture."""
+    """Dev BLEU over minutes; draws the picture of the medians."""
+    # 1. The trainings.
     task = training.prepare(options, PEER)
-    named = contestants(options, task)
-    curves: dict[str, Curve] = {name: [Point(0.0, 0.0)] for name in named}
     measures = {}
     commands = {}
-    for name, trainer in named.items():
+    for name, trainer in contestants(options, task).items():
+        if not options.includes(name):
+            continue
         commands[name] = trainer.command
-        measures[name] = partial(learn, trainer, options, curves[name])
-    samples = interleaved(measures, 1)
+        measures[name] = partial(learn, trainer, options)
+    samples = interleaved(measures, options.rounds)
+    note = "Best dev BLEU (greedy search) so far, by minutes since the program's start."
+    last = int(options.minutes)
+    table = Table("Dev BLEU over minutes of training", note, commands, samples, name_of(last), [])
+
+    # 2. The picture.
+    curves = {}
+    for name, row in table.rows().items():
+        curves[name] = [Point(0.0, 0.0)]
+        for minute in range(1, last + 1):
+            curves[name].append(Point(minute, row[name_of(minute)]))
     atomic_write(options.scratch / "curve.svg", svg(curves, options.minutes))
-    note = "Best dev BLEU (greedy search) so far, by minutes since the program's start; one training each."
-    last = f"{int(options.minutes)} min"
-    return [Table("Dev BLEU over minutes of training", note, commands, samples, last, [])]
+    return [table]
 
 
 def svg(curves: Mapping[str, Curve], minutes: float) -> str:

@@ -11,7 +11,7 @@ from pathlib import Path
 from statistics import median
 
 from experiments import run_nmt
-from measure import NMT, PROGRAMS, Options, Sample, Table, interleaved, started, timed, write_lines
+from measure import NMT, PROGRAMS, Options, Sample, Table, interleaved, say, started, timed, write_lines
 
 from nmt.config import language
 from nmt.evaluate import ScoreSettings, choose_settings, score
@@ -26,6 +26,8 @@ KINDS = ["float32", "int8"]  # of numbers
 STREAMED, UNCOUNTED = 60, 10  # lines sent one at a time, of which the first are warm-up
 CT2_FP32 = "CTranslate2 fp32"
 CT2_INT8 = "CTranslate2 int8"
+# Marian's command with nmt's limit of a batch, on as many threads as nmt has.
+MARIAN_DECODE = "decode --quiet --cpu-threads 2 --mini-batch 64 --maxi-batch 100 --maxi-batch-sort src"
 Command = list[object]
 
 
@@ -40,6 +42,7 @@ class Contest:
     settings: ScoreSettings
     few: Path  # the first lines
     many: Path  # several copies of the test set
+    marian: dict[str, Command]  # Marian's command by the kind of numbers, if it can run the model
 
 
 @cache
@@ -65,7 +68,24 @@ def prepare(options: Options) -> Contest:
     write_lines(few, sources[:FEW_LINES])
     write_lines(many, sources * COPIES)
     settings = choose_settings(language(config.data, "target"), [references])
-    return Contest(path, exports, sources, references, settings, few, many)
+    marian = marian_commands(path, home / "marian", options.peers) if options.peers else {}
+    return Contest(path, exports, sources, references, settings, few, many, marian)
+
+
+def marian_commands(run: Path, export: Path, python: Path) -> dict[str, Command]:
+    """Export a model of Marian's shape, and convert it to int8. Returns the commands, or none for another model."""
+    if RunDirectory(run).read_config().model.positions != "marian":
+        say("Marian cannot run this model: train one of configs/browser.yaml")
+        return {}
+    pymarian = python.with_name("pymarian")
+    run_nmt("export", "-q", "-m", run, "--to", "marian", "-o", export)
+    convert: Command = [pymarian, "convert", "-f", export / "model.npz", "-t", export / "model.bin", "-g", "intgemm8"]
+    subprocess.run([str(word) for word in convert], check=True, capture_output=True)
+    commands = {}
+    for kind, name in (("float32", "model.npz"), ("int8", "model.bin")):
+        files = ["-m", export / name, "-v", export / "vocab.spm", export / "vocab.spm"]
+        commands[kind] = [pymarian, *MARIAN_DECODE.split(), *files]
+    return commands
 
 
 def nmt_command(contest: Contest, precision: str = "fp32", *rest: object) -> Command:
@@ -83,19 +103,21 @@ def all_systems(contest: Contest, nmt_options: Command, loop_options: Command) -
     commands["nmt, torch"] = nmt_command(contest, "fp32", "--engine", "torch", *nmt_options)
     commands[CT2_FP32] = ctranslate2_command(contest, "float32", *loop_options)
     commands[CT2_INT8] = ctranslate2_command(contest, "int8", *loop_options)
+    for name, command in commands.items():
+        commands[name] = [*command, "--beam"]
     return commands
 
 
 def compared(
     title: str, note: str, systems: dict[str, Command], measure: Callable[[Command], Sample], figure: str, n_rounds: int
 ) -> list[Table]:
-    """Measure all systems greedily and with a beam, beside the loop over CTranslate2."""
+    """Measure all systems greedily and with a beam, its size being the last argument, beside CTranslate2."""
     tables = []
     for beam, search in BEAMS.items():
         commands = {}
         measures = {}
         for name, command in systems.items():
-            commands[name] = [*command, "--beam", beam]
+            commands[name] = [*command, beam]
             measures[name] = partial(measure, commands[name])
         samples = interleaved(measures, n_rounds)
         baselines = [CT2_FP32, CT2_INT8]
@@ -121,7 +143,10 @@ def throughput(options: Options) -> list[Table]:
     contest = prepare(options)
     note = f"The test set {COPIES} times over, less the time for {FEW_LINES} lines: loading does not count."
     measure = partial(translated, contest=contest, options=options)
-    return compared("Decoding", note, all_systems(contest, [], []), measure, "sentences_s", options.rounds)
+    systems = all_systems(contest, [], [])
+    for kind, command in contest.marian.items():
+        systems[f"Marian {kind}"] = [*command, "--beam-size"]
+    return compared("Decoding", note, systems, measure, "sentences_s", options.rounds)
 
 
 def streamed(command: Command, contest: Contest, options: Options) -> Sample:

@@ -35,6 +35,11 @@ class Options:
     rounds: int = 3
     seconds: float = 20
     minutes: float = 10
+    only: tuple[str, ...] = ()
+
+    def includes(self, name: str) -> bool:
+        """Whether a contestant is measured: its name begins with one of `only`, or `only` is empty."""
+        return not self.only or name.startswith(tuple(self.only))
 
 
 def parsed(parser: argparse.ArgumentParser) -> dict[str, Any]:
@@ -43,17 +48,34 @@ def parsed(parser: argparse.ArgumentParser) -> dict[str, Any]:
     return vars(parser.parse_args())
 
 
+def processes_of(session: int) -> dict[Path, list[str]]:
+    """The processes of a session, by their directory in /proc: the fields of `stat` from the third one (state) on."""
+    processes = {}
+    for entry in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):  # it has ended
+            fields = (entry / "stat").read_text().rpartition(")")[2].split()
+            if int(fields[3]) == session:
+                processes[entry] = fields
+    return processes
+
+
 def memory_of(session: int) -> int:
     """Bytes of anonymous memory of the processes of a session."""
     n_bytes = 0
-    for entry in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):  # it has ended
-            fields = (entry / "stat").read_text().rpartition(")")[2].split()  # the third field (state) and later ones
-            if int(fields[3]) == session:
-                # Proportional: a process that has just been forked shares the pages of its parent.
-                after_name = (entry / "smaps_rollup").read_text().partition("Pss_Anon:")[2]
-                n_bytes += 1024 * int(after_name.split()[0])
+    for entry in processes_of(session):
+        with contextlib.suppress(OSError):
+            # Proportional: a process that has just been forked shares the pages of its parent.
+            after_name = (entry / "smaps_rollup").read_text().partition("Pss_Anon:")[2]
+            n_bytes += 1024 * int(after_name.split()[0])
     return n_bytes
+
+
+def cpu_seconds_of(session: int) -> float:
+    """CPU seconds of the processes of a session: user and system time, and that of their children that have ended."""
+    n_ticks = 0
+    for fields in processes_of(session).values():
+        n_ticks += sum(map(int, fields[11:15]))
+    return n_ticks / os.sysconf("SC_CLK_TCK")
 
 
 class Watched:
@@ -66,6 +88,10 @@ class Watched:
     def figures(self) -> Sample:
         """Peak anonymous memory so far."""
         return {"memory_mb": self.peak_bytes / 1e6}
+
+    def cpu_s(self) -> float:
+        """CPU seconds of its processes so far."""
+        return cpu_seconds_of(self.process.pid)
 
     def wait(self) -> None:
         """Wait until the command ends; if it fails, raise RuntimeError with the last lines of its stderr."""

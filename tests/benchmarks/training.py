@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 import re
 import shutil
 import sys
@@ -37,8 +38,20 @@ RECIPE = (
 OWN = ["train.batch_tokens=2048", "train.accumulate=2", "train.warmup=200", "train.lr=3e-3"]
 BASELINE = "torch.nn.Transformer, plain loop, fp32"
 PLAIN_BF16 = "the same, bf16"
-MARIAN = "Hugging Face Marian, the same loop, fp32"
+HUGGING_FACE = "Hugging Face Marian, the same loop, fp32"
 JOEY = "JoeyNMT, its command, fp32"
+MARIAN = "Marian, its command, fp32"
+# Marian's command for the same model (pre-norm, one embedding for all) and the same updates.
+MARIAN_TRAIN = """\
+train --type transformer --dim-emb ${d_model} --transformer-dim-ffn ${d_ff} --transformer-heads ${n_heads}
+--enc-depth ${n_encoder_layers} --dec-depth ${n_decoder_layers} --tied-embeddings-all --transformer-ffn-activation relu
+--transformer-preprocess n --transformer-postprocess da --transformer-postprocess-top n
+--transformer-dropout ${dropout} --label-smoothing ${label_smoothing} --clip-norm ${clip_norm}
+--optimizer adam --optimizer-params 0.9 0.98 1e-9 --learn-rate ${lr} --lr-warmup ${warmup} --lr-decay-inv-sqrt ${warmup}
+--mini-batch-words ${batch_tokens} --mini-batch-round-up=false --max-length ${max_length} --shuffle-in-ram --seed 1
+--vocabs ${home}/marian.spm ${home}/marian.spm --train-sets ${home}/train.src ${home}/train.tgt
+--model ${home}/marian/model.npz --no-reload --overwrite --log ${home}/marian/train.log --quiet --disp-freq 1u
+--cpu-threads ${n_cores} --sync-sgd"""
 Pairs = list[tuple[list[int], list[int]]]  # source and target ids
 
 
@@ -60,6 +73,12 @@ def tokens_by_rate(line: str, seconds: float) -> float:
     """Target tokens of a line of JoeyNMT's log, which has tokens per second."""
     rate = re.search(r"Tokens per Sec: +(\d+)", line)
     return int(rate[1]) * seconds if rate else 0.0
+
+
+def tokens_of_marian(line: str, _seconds: float) -> float:
+    """Target tokens of a line of Marian's log, which follow the cost of a token."""
+    n_tokens = re.search(r"Cost [\d.]+ \* ([\d,]+)", line)
+    return float(n_tokens[1].replace(",", "")) if n_tokens else 0.0
 
 
 # --- the task ---------------------------------------------------------------------------------------------
@@ -174,8 +193,21 @@ def joey_trainer(task: Task, python: Path) -> Trainer:
     return Trainer(command, home / "joey" / "train.log", tokens_by_rate)
 
 
+def marian_trainer(task: Task, python: Path, config: Config) -> Trainer:
+    """Marian's command with the sizes and the rate of `config`, on all cores."""
+    settings = {"home": task.home, "n_cores": len(os.sched_getaffinity(0))}
+    for section in (config.data, config.model, config.train):
+        settings |= section.model_dump()
+    folder = task.home / "marian"
+    folder.mkdir(exist_ok=True)
+    # Marian knows a SentencePiece model by its suffix.
+    shutil.copyfile(task.home / "nmt" / "tokenizer.model", task.home / "marian.spm")
+    command = Template(MARIAN_TRAIN).substitute(settings).split()
+    return Trainer([python.with_name("pymarian"), *command], folder / "train.log", tokens_of_marian)
+
+
 def trainers(options: Options, task: Task) -> dict[str, Trainer]:
-    """All programs; JoeyNMT and Marian only if `options.peers` is a Python that has them."""
+    """All programs; the other toolkits only if `options.peers` is a Python that has them."""
     run = RunDirectory(task.config.run)
     precision = cpu_precision()
     named = {BASELINE: plain_trainer(task, sys.executable, "torch", "fp32")}
@@ -184,8 +216,9 @@ def trainers(options: Options, task: Task) -> dict[str, Trainer]:
     nmt = [*NMT, "train", options.config, *RECIPE, *OWN, "train.precision=auto", f"run={run.path}"]
     named[f"nmt train, {precision}"] = Trainer(nmt, run.metrics_file, tokens_in_json)
     if options.peers:
-        named[MARIAN] = plain_trainer(task, options.peers, "marian", "fp32")
+        named[HUGGING_FACE] = plain_trainer(task, options.peers, "marian", "fp32")
         named[JOEY] = joey_trainer(task, options.peers)
+        named[MARIAN] = marian_trainer(task, options.peers, task.config)
     return named
 
 
@@ -239,14 +272,17 @@ def window(trainer: Trainer, options: Options, flops_per_token: float, peak: flo
         written = steps(trainer, run)
         for _ in range(WARM_UP_STEPS):
             start, _ = next(written)
+        cpu_start_s = run.cpu_s()
         n_tokens = 0.0
         for now, n in written:
             n_tokens += n
             if now - start >= options.seconds:
                 break
+        per_cpu_s = n_tokens / (run.cpu_s() - cpu_start_s)
         rate = n_tokens / (now - start)
         flops = rate * flops_per_token
-        return {"tokens_s": rate, "gflop_s": flops / 1e9, "of_peak": flops / peak, **run.figures()}
+        speed = {"tokens_s": rate, "tokens_per_CPU_s": per_cpu_s, "gflop_s": flops / 1e9, "of_peak": flops / peak}
+        return speed | run.figures()
 
 
 def windows(title: str, contestants: Mapping[str, Trainer], options: Options, flops_per_token: float) -> Table:
@@ -258,6 +294,8 @@ def windows(title: str, contestants: Mapping[str, Trainer], options: Options, fl
     measures = {}
     commands = {}
     for name, trainer in contestants.items():
+        if not options.includes(name):
+            continue
         commands[name] = trainer.command
         measures[name] = partial(window, trainer, options, flops_per_token, peak)
     written = " and ".join(f"{value / 1e9:,.0f} GFLOP/s in {name}" for name, value in peaks.items())
@@ -265,8 +303,8 @@ def windows(title: str, contestants: Mapping[str, Trainer], options: Options, fl
         f"Real target tokens a second, end sign counted, in windows of {options.seconds:g} s; operations are "
         f"those of real tokens; peak of a large matrix product: {written}; memory is anonymous, of all processes."
     )
-    first, *others = contestants
-    baselines = [first, *(name for name in others if name in (MARIAN, JOEY))]
+    first, *others = measures
+    baselines = [first, *(name for name in others if name in (HUGGING_FACE, JOEY, MARIAN))]
     samples = interleaved(measures, options.rounds)
     return Table(title, note, commands, samples, "tokens_s", baselines)
 
