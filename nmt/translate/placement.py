@@ -2,13 +2,14 @@
 
 - An element around words goes around the translations of these words.
 - An opaque element goes where the translation has its stand-in, or beside the translation of the word that it touches.
-- An element in a word goes around the same characters of the translation of the word, or beside it.
+- An edge of an element in a word stays at its character if the word is translated as itself. Otherwise, an element in a
+  word goes around the same characters of the translation of the word, or beside it.
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import chain, pairwise
 
 import regex
 
@@ -39,27 +40,79 @@ class TaggedPair:
         edges = []
         for element in descendants(markup.root):
             edges += [element.start, element.end]
-        self.source_words = word_spans(self.source, edges)
+        # A placeholder of several sentences, such as `<a b. C>`, is cut between them, as they are aligned one by one.
+        self.whole_words = cut_spans(word_spans(self.source), chain.from_iterable(translation.sentences))
+        self.source_words = cut_spans(self.whole_words, edges)  # no word is partly in an element
         # For each source word, the number of the innermost element that contains it; 0 for words without an element.
         self.groups = [0] * len(self.source_words)
         for number, element in enumerate(descendants(markup.root), 1):
             for word in indices_between(self.source_words, element.start, element.end):
                 self.groups[word] = number
-        self.target_words = word_spans(self.target)
+        self.target_words = cut_spans(word_spans(self.target), chain.from_iterable(hypothesis.sentences))
         self.links: Links = []
         self.shares: list[Shares] = [{} for _ in self.target_words]
 
 
-def word_spans(text: str, cuts: Iterable[int] = ()) -> list[Span]:
-    """Return the span of each word and punctuation mark. A word is split at the positions in `cuts`."""
+def linked_targets(pair: TaggedPair) -> list[list[int]]:
+    """Return the linked target words of each source word, in ascending order."""
+    targets: list[list[int]] = [[] for _ in pair.source_words]
+    for source, target in sorted(pair.links):
+        targets[source].append(target)
+    return targets
+
+
+def cut_equal_words(pair: TaggedPair) -> set[int]:
+    """Cut each target word like the source word that it is linked to and equal to, and link their parts one to one.
+
+    So the edges of elements in such words need no rule of their own. Returns the source words that are such parts.
+    """
+    if len(pair.whole_words) == len(pair.source_words):
+        return set()
+    # 1. Find the target word of each source word that elements cut.
+    targets = linked_targets(pair)
+    parts_of: dict[int, range] = {}  # indices of source words, by the target word that is cut
+    cuts: list[int] = []  # positions in the target
+    for start, end in pair.whole_words:
+        parts = indices_between(pair.source_words, start, end)
+        if len(parts) < 2:
+            continue
+        for t in chain.from_iterable(targets[s] for s in parts):
+            target_start, target_end = pair.target_words[t]
+            if t not in parts_of and pair.target[target_start:target_end] == pair.source[start:end]:
+                parts_of[t] = parts
+                cuts += [pair.source_words[s][0] + target_start - start for s in parts]
+                break
+    # 2. Cut these target words, and number all target words anew.
+    kept_parts = set(chain.from_iterable(parts_of.values()))
+    numbers: list[int] = []  # the new number of each target word
+    shares: list[Shares] = []
+    links: Links = []
+    for t, share in enumerate(pair.shares):
+        numbers.append(len(shares))
+        if t not in parts_of:
+            shares.append(share)
+            continue
+        for s in parts_of[t]:
+            links.append((s, len(shares)))
+            shares.append({s: 1.0})
+    links += [(s, numbers[t]) for s, t in pair.links if s not in kept_parts and t not in parts_of]
+    pair.target_words, pair.shares, pair.links = cut_spans(pair.target_words, cuts), shares, links
+    return kept_parts
+
+
+def word_spans(text: str) -> list[Span]:
+    """Return the span of each word and punctuation mark."""
+    return [match.span() for match in WORD.finditer(text)]
+
+
+def cut_spans(spans: Iterable[Span], cuts: Iterable[int]) -> list[Span]:
+    """Cut spans at positions that are strictly inside of them."""
     edges = sorted(set(cuts))
-    spans: list[Span] = []
-    for match in WORD.finditer(text):
-        start, end = match.span()
-        # Split only at positions that are strictly inside of the word.
+    parts: list[Span] = []
+    for start, end in spans:
         inside = edges[bisect_right(edges, start) : bisect_left(edges, end)]
-        spans += pairwise([start, *inside, end])
-    return spans
+        parts += pairwise([start, *inside, end])
+    return parts
 
 
 @dataclass
@@ -83,10 +136,9 @@ class Placement:
 
     def __init__(self, pair: TaggedPair) -> None:
         self.pair = pair
+        self.kept_parts = cut_equal_words(pair)
         self.link_stand_ins()
-        self.linked_targets: list[list[int]] = [[] for _ in pair.source_words]  # for each source word
-        for source, target in sorted(pair.links):
-            self.linked_targets[source].append(target)
+        self.linked_targets = linked_targets(pair)
         self.bare_words = [match.span() for match in BARE_WORD.finditer(pair.source)]
 
     def link_stand_ins(self) -> None:
@@ -149,7 +201,6 @@ class Placement:
                 free -= set(place.words)
         # 2. Place the children without words between the children that have words.
         with_words = sorted(placed.values(), key=lambda place: place.start)
-        join_edges(with_words, self.pair.target_words)
         for i, child in enumerate(children):
             if i in placed:
                 continue
@@ -188,7 +239,12 @@ class Placement:
         return None
 
     def word_of(self, element: Element) -> Span | None:
-        """Return the span of the source word in which an element is, or None if the element has the whole word."""
+        """Return the span of the source word in which an element is.
+
+        Returns None if the element has the whole word, or if the word has been cut like its translation.
+        """
+        if not self.kept_parts.isdisjoint(self.source_words(element)):
+            return None
         n_begun = bisect_right(self.bare_words, element.start, key=lambda word: word[0])
         start, end = self.bare_words[n_begun - 1] if n_begun else (0, 0)
         n_characters = element.end - element.start
@@ -230,26 +286,10 @@ class Placement:
             interval = self.best_interval(own_words, free)
         if not interval:
             return None
-        # 2. Convert the interval of words to an interval of characters. An edge in a word that stays is kept.
-        first, _ = self.pair.target_words[interval[0]]
-        last, end = self.pair.target_words[interval[-1]]
-        start = first + self.n_characters_before(element.start, interval[0])
-        n_inside = self.n_characters_before(element.end, interval[-1])
-        end = last + n_inside if n_inside else end
-        return PlacedElement(element, interval, start, max(start, end))
-
-    def n_characters_before(self, at: int, target_word: int) -> int:
-        """Return the offset in a target word that corresponds to the source position `at`.
-
-        It is 0 unless the source has the same word around `at`.
-        """
-        start, end = self.pair.target_words[target_word]
-        length = end - start
-        if length > MAX_WORD:
-            return 0
-        word = self.pair.target[start:end]
-        found = self.pair.source.find(word, max(at - length + 1, 0), at + length - 1)
-        return at - found if found >= 0 else 0
+        # 2. Convert the interval of words to an interval of characters.
+        start, _ = self.pair.target_words[interval[0]]
+        _, end = self.pair.target_words[interval[-1]]
+        return PlacedElement(element, interval, start, end)
 
     def source_words(self, element: Element) -> range:
         """Return the indices of the source words of an element. No word is partly in it, as words are split at tags."""
@@ -295,11 +335,6 @@ class Placement:
         n_until = bisect_left(self.pair.source_words, element.end, key=lambda word: word[0])
         before = self.targets_in(n_before - 1, words)
         after = self.targets_in(n_until, words)
-        if before and after[:1] == before[-1:]:
-            # Both are parts of one word. If this word stays, so does the element in it.
-            n_characters = self.n_characters_before(element.start, after[0])
-            if n_characters:
-                return self.pair.target_words[after[0]][0] + n_characters
         # 2. Put the element beside the translation of one of them. The word before is chosen if the element touches
         # this word, or if the next word has no links.
         touches_before = self.pair.source[element.start - 1 : element.start].strip()
@@ -322,19 +357,3 @@ class Placement:
         if not 0 <= source_word < len(self.linked_targets):
             return []
         return [t for t in self.linked_targets[source_word] if t in words]
-
-
-def join_edges(places: Sequence[PlacedElement], target_words: Sequence[Span]) -> None:
-    """Let elements that touch in the source, inside of a word that stays, touch in the translation.
-
-    `places` are elements with words, in the order of the target.
-    """
-    for before, after in pairwise(places):
-        touch = before.element.end == after.element.start and before.words.stop == after.words.start
-        if touch and before.words and after.words:
-            _, last_end = target_words[before.words[-1]]
-            first_start, _ = target_words[after.words[0]]
-            if before.end < last_end:
-                after.start = before.end
-            elif after.start > first_start:
-                before.end = after.start

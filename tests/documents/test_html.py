@@ -321,3 +321,9 @@ def test_any_text_is_parsed(text: str) -> None:
             assert part.text == part.text.strip(" ")
             assert part.root.start == 0
             assert part.root.end == len(part.text)
+
+
+def test_tags_keep_their_place_in_a_placeholder_of_two_sentences() -> None:
+    html = "x &lt;da ist. So <b>ist</b> es&gt; da"
+    result = echoed(html, HTML, str)
+    assert result == html
