@@ -142,7 +142,8 @@ def languages_of_files(*sides: tuple[Path, str, str]) -> tuple[str, str]:
         code = language_code(given) if given else language_of_file(file) or default
         if not code:
             hint = "give --source-lang or --target-lang, such as de, deu_Latn or zh-Hans"
-            raise InputError(f"{file}: '{given}' is not a language code", hint=hint)
+            fault = f"'{given}' is not a language code" if given else "the name does not end in a language code"
+            raise InputError(f"{file}: {fault}", hint=hint)
         codes.append(code)
     source, target = codes
     if source == target:
