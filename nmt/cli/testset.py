@@ -31,13 +31,16 @@ def read_test_set(
 
     Raises:
         DataError: the numbers of lines differ.
-        InputError: there is no test set, the configs name different ones, or `src` is text and given without `ref`.
+        InputError: there is no test set, the configs name different ones, `src` is text and given without `ref`, or it
+            is a memory and given with `ref`.
     """
     from nmt.config import languages_of
-    from nmt.documents.memories import text_files
+    from nmt.documents.memories import is_memory, text_files
     from nmt.evaluate import check_references
     from nmt.text.lines import iter_lines
 
+    if src and ref and is_memory(src):
+        raise InputError(f"{src} is a memory, which has its own references", hint="leave --ref out")
     if src and not ref:
         languages = languages_of(translator.config.data) if translator else ("", "")
         (src,), ref = text_files([src], languages)
