@@ -49,7 +49,7 @@ class Student(NamedTuple):
         command += [f"RUN={self.teacher}/", f"STUDENT={self.run}"]
         command += [f"CONFIG={self.home}/browser.yaml", *variables]
         env = environment()
-        env["MAKEFLAGS"] = ""  # not the flags of `make test`
+        env |= {"MAKEFLAGS": "", "MAKELEVEL": "0"}  # not those of `make test`
         env["PATH"] = f"{self.home}:{env['PATH']}"
         return subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, check=False)
 
