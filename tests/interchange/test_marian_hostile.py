@@ -363,6 +363,8 @@ def damaged(draw: random.Random, content: bytes) -> bytes:
     """Change a few places, more often in the directory of a ZIP file, at its end, and in headers."""
     changed = bytearray(content)
     for _ in range(draw.choice([1, 1, 2, 5])):
+        if not changed:
+            break
         near = draw.choice([len(changed), min(len(changed), 4000)])
         place = draw.randrange(near) if draw.random() < 0.5 else len(changed) - 1 - draw.randrange(near)
         kind = draw.choice(["byte", "cut", "repeat", "insert"])
