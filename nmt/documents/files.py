@@ -35,6 +35,8 @@ MAX_FILE_BYTES, MAX_TEXT_BYTES, MAX_MEMBERS = 200_000_000, 20_000_000, 10_000
 UNPACKED = 25  # maximum size of all unpacked members together, as a multiple of the maximum size of texts
 OFFICE_97 = b"\xd0\xcf\x11\xe0"  # the first bytes of files of Office 97 and of encrypted Office files
 UTF_16 = {codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
+# A page of HTML says that it has another encoding than UTF-8.
+OTHER_CHARSET = re.compile(rb"(?i)<meta\s[^<>]*charset\s*=\s*[\"']?(?!utf-?8)\w")
 # What the list of members of OpenDocument or EPUB says of an encrypted member. Two methods are for fonts only.
 ENCRYPTED = re.compile(
     r"""encryption-data|\sAlgorithm\s*=\s*["'](?!http://www\.idpf\.org/2008/embedding|http://ns\.adobe\.com/pdf/enc#RC)"""
@@ -59,7 +61,10 @@ def encoding_of(suffix: str, content: bytes) -> str:
     """Return the encoding of a text: UTF-16 if it begins with a BOM of UTF-16, else UTF-8.
 
     Java's property files are in ISO-8859-1, or in UTF-8 if they are valid UTF-8. In ASCII, they may be read as either.
+    A page in ASCII that names another encoding has to stay in ASCII, because browsers read it in that encoding.
     """
+    if suffix.startswith(".htm") and content.isascii() and OTHER_CHARSET.search(content):
+        return "ascii"
     if suffix != ".properties":
         return UTF_16.get(content[:2], "utf-8")
     for encoding in ("ascii", "utf-8"):
@@ -69,8 +74,10 @@ def encoding_of(suffix: str, content: bytes) -> str:
     return "latin-1"
 
 
-def encoded(text: str, encoding: str) -> bytes:
-    """Encode a text. In property files, `\\u` and a number stand for characters that the encoding does not have."""
+def encoded(text: str, encoding: str, suffix: str) -> bytes:
+    """Encode a text. Escapes with `\\u` stand for characters that the encoding does not have, in HTML references."""
+    if suffix.startswith(".htm"):
+        return text.encode(encoding, "xmlcharrefreplace")
     outside = {"ascii": r"[^\0-\x7f]", "latin-1": r"[^\0-\xff]"}.get(encoding)
     if outside:
         text = re.sub(outside, lambda character: json.dumps(character[0])[1:-1], text)

@@ -303,5 +303,5 @@ class DocumentTranslation:
 
     def content(self) -> bytes:
         """Return the content of the new document. All units must have been translated."""
-        members = {name: encoded(text, self.encoding) for name, text in self.texts.items()}
+        members = {name: encoded(text, self.encoding, self.suffix) for name, text in self.texts.items()}
         return zipped(self.infos, self.members | members) if self.infos else members[""]

@@ -282,6 +282,8 @@ BYTES = {  # of a file before and after
     "latin.properties": (b"a=\xe4", b"a=\xc4\xe9" + rb"\u6211\ud83d\ude00"),
     "utf8.properties": ("a=ä".encode(), "a=Äé我😀".encode()),
     "a.strings": ('\ufeff"a" = "da";'.encode("utf-16-le"), '\ufeff"a" = "DAé我😀";'.encode("utf-16-le")),
+    "a.html": (b'<meta charset="latin1">da', b'<meta charset="latin1">DA&#233;&#25105;&#128512;'),
+    "utf8.html": (b'<meta charset="utf-8">da', '<meta charset="utf-8">DAé我😀'.encode()),
     "a.txt": ("\ufeffda\r\n".encode("utf-16-be"), "\ufeffDAé我😀\r\n".encode("utf-16-be")),
 }
 
