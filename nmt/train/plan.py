@@ -7,6 +7,7 @@ of 3,000 to 158,000 pairs.
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -355,14 +356,19 @@ def plan_text(plan: Plan, facts: Facts) -> str:
 def finetuning_text(start: str, config: Config, minutes: float | None) -> str:
     """Return the settings of a fine-tuning as YAML. `start` is a run, and `config` is its config.
 
-    The training text of the run is mixed in, because a model forgets what it does not read any more.
+    The training text of the run is mixed in, because a model forgets what it does not read any more. It is left out if
+    its files are not here, as after an import.
     """
     text = ""
     if not config.data.directions:
         mixed = {}
         for number, files in enumerate(config.data.train, start=1):
-            mixed[f"general{number}"] = general_corpus(config, files)
-        text = f"  mix: {scalar(mixed)}  # what the model was trained on, against forgetting\n"
+            corpus = general_corpus(config, files)
+            if all(Path(corpus["root"], name).exists() for name in (*files.source, *files.target)):
+                mixed[f"general{number}"] = corpus
+        text = "  # The training text of the run is not here, so the model may forget some of what it has learned.\n"
+        if mixed:
+            text = f"  mix: {scalar(mixed)}  # what the model was trained on, against forgetting\n"
     lr = WIDE_LR if config.model.d_model >= WIDE else FINETUNING_LR
     text += FINETUNING.format(start=scalar(start), lr=lr)
     limit = f"max_minutes: {scalar(minutes)}" if minutes else f"max_epochs: {FINETUNING_EPOCHS}"

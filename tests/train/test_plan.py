@@ -1,5 +1,6 @@
 """Settings that the user did not set are chosen for the corpus and the machine; no others change."""
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -84,14 +85,21 @@ def finetuning_config(start: Config, minutes: float | None = None) -> Config:
     return check_config(yaml.safe_load(text), {}, "test")
 
 
-def test_a_fine_tuning_mixes_the_text_of_the_run_in() -> None:
-    start = init_config(20_000, ("de", "en"), root="old")
+def test_a_fine_tuning_mixes_the_text_of_the_run_in(tmp_path: Path) -> None:
+    for name in ("train.de", "train.en"):
+        (tmp_path / name).touch()
+    start = init_config(20_000, ("de", "en"), root=str(tmp_path))
     config = finetuning_config(start, 3)
     [general] = config.data.mix.values()
     result = (general.root, general.source, general.target)
-    assert result == ("old", ("train.de",), ("train.en",))
+    assert result == (str(tmp_path), ("train.de",), ("train.en",))
     assert general.weight == 0.75
     assert (config.train.init_from, config.train.max_minutes) == ("runs/old", 3)
+
+
+def test_a_training_text_that_is_not_here_is_not_mixed_in() -> None:
+    config = finetuning_config(init_config(20_000, ("de", "en"), root="old"))
+    assert not config.data.mix
 
 
 def test_a_fine_tuning_leaves_tokenizer_and_model_to_the_run() -> None:
