@@ -36,7 +36,7 @@ UNPACKED = 25  # maximum size of all unpacked members together, as a multiple of
 OFFICE_97 = b"\xd0\xcf\x11\xe0"  # the first bytes of files of Office 97 and of encrypted Office files
 UTF_16 = {codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
 # A page of HTML says that it has another encoding than UTF-8.
-OTHER_CHARSET = re.compile(rb"(?i)<meta\s[^<>]*charset\s*=\s*[\"']?(?!utf-?8)\w")
+OTHER_CHARSET = re.compile(r"(?i)<meta\s[^<>]*charset\s*=\s*[\"']?(?!utf-?8)\w")
 # What the list of members of OpenDocument or EPUB says of an encrypted member. Two methods are for fonts only.
 ENCRYPTED = re.compile(
     r"""encryption-data|\sAlgorithm\s*=\s*["'](?!http://www\.idpf\.org/2008/embedding|http://ns\.adobe\.com/pdf/enc#RC)"""
@@ -63,7 +63,7 @@ def encoding_of(suffix: str, content: bytes) -> str:
     Java's property files are in ISO-8859-1, or in UTF-8 if they are valid UTF-8. In ASCII, they may be read as either.
     A page in ASCII that names another encoding has to stay in ASCII, because browsers read it in that encoding.
     """
-    if suffix.startswith(".htm") and content.isascii() and OTHER_CHARSET.search(content):
+    if suffix.startswith(".htm") and content.isascii() and OTHER_CHARSET.search(content.decode()):
         return "ascii"
     if suffix != ".properties":
         return UTF_16.get(content[:2], "utf-8")
