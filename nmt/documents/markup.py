@@ -62,7 +62,7 @@ class Segment:
 
 
 class NotesPlace(str):
-    """An empty text, in whose place notes are written about the matches of the segments with the same state."""
+    """A placeholder part: the notes about matches of the segments up to the next `ReviewState` are inserted here."""
 
 
 class ReviewState(str):

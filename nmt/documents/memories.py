@@ -70,7 +70,7 @@ def memory_files(paths: Sequence[Path], languages: Sequence[str]) -> list[Path]:
 
 
 def write_texts(paths: Sequence[Path], languages: Sequence[str], directory: Path) -> None:
-    """Write the texts of memories into a directory. The names of both sides end in the codes of the languages."""
+    """Write contexts, sources and targets into three files, a unit a line. Two of the names end in language codes."""
     codes = languages if all(languages) else sides_of(paths[0], languages)
     first = paths[0].name
     names = ("contexts", f"source.{first}.{codes[0]}", f"target.{first}.{codes[-1]}")

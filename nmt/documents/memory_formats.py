@@ -38,7 +38,7 @@ NODE_LANGUAGE = etree.XPath("""string((
     | self::*[local-name()='target']/ancestor::*/@target-language
     | self::*[local-name()='source']/ancestor::*[@trgLang]/@srcLang
     | self::*[local-name()='target']/ancestor::*/@trgLang)[last()])""")
-# XPath of what tells equal units apart, as translate-toolkit and Qt write it.
+# The context of a unit as an XPath; see `CONTEXT` of `nmt.documents.xml_units`.
 NODE_CONTEXT = etree.XPath("""string(descendant::*[local-name()='prop' or local-name()='context'][contains(
     ' x-context x-gettext-msgctxt x-po-msgctxt ', concat(' ', @type | @context-type, ' '))]
     [not(ancestor::*[local-name()='alt-trans'])])""")
@@ -47,7 +47,7 @@ TABS: Any = {"delimiter": "\t", "quoting": csv.QUOTE_NONE, "quotechar": None, "l
 
 
 def utf8_text(stream: Any) -> TextIOWrapper:
-    """Wrap a binary stream for readers of text. Readers of binary formats read from `buffer` of the result."""
+    """Decode a binary stream as UTF-8. Readers of binary formats use the `buffer` of the result."""
     return TextIOWrapper(stream, "utf-8-sig", newline="\n")
 
 

@@ -62,7 +62,7 @@ class PoMessage:
 
     @property
     def has_previous(self) -> bool:
-        """Whether a comment has the previous msgid."""
+        """Whether a comment (`#|`) already has the previous msgid."""
         return any(comment["comment"].startswith("#|") for comment in self.comments)
 
     @property

@@ -14,9 +14,8 @@ from nmt.languages import base_language
 UNFINISHED = re.compile(r"""(\sstate\s*=\s*["'])(?:new|initial|needs-translation)\b""")
 STATE = re.compile(r"""\sstate\s*=\s*(?:"[^"]*"|'[^']*')""")
 SEGMENT = re.compile(r"""\smtype\s*=\s*["']seg\b""")
-SEGMENT_ID = re.compile(r"""\smid\s*=\s*["']([^"']*)""")
-MID = re.compile(r"""\smid\s*=\s*["'][^"']*["']""")
-# A proposal: the prefix of names, the attribute that names a segment, the similarity in percent, source and target.
+SEGMENT_ID = re.compile(r"""\smid\s*=\s*["']([^"']*)["']""")
+# Template of a proposal. Fields: namespace prefix, `mid` of a segment, similarity in percent, source, target.
 PROPOSAL = (
     '<{0}alt-trans{1} match-quality="{2:.0f}" origin="memory">'
     "<{0}source>{3}</{0}source><{0}target>{4}</{0}target></{0}alt-trans>"
@@ -63,9 +62,10 @@ def xliff_pairs(unit: XmlNode) -> Pairs:
 def proposal(match: Match, target: XmlNode) -> str:
     """Return a match as a proposal for a target, or for a segment of it."""
     prefix = target.name.removesuffix(target.local_name)
-    segment = "".join(MID.findall(target.opening))
+    identifier = SEGMENT_ID.search(target.opening)
+    attribute = identifier[0] if identifier else ""
     old, new = escape_html(match.source), escape_html(match.target)
-    return PROPOSAL.format(prefix, segment, 100 * match.similarity, old, new)
+    return PROPOSAL.format(prefix, attribute, 100 * match.similarity, old, new)
 
 
 def set_state(node: XmlNode, unknown: str, doubtful: str) -> None:

@@ -30,7 +30,7 @@ PROTECTED = re.compile(r"""\s(?:translate\s*=\s*["']no|mtype\s*=\s*["']protected
 # Attributes which say that the text of an element is to be translated, or that it stays.
 TRANSLATED = re.compile(r"""\stranslat(?:e\s*=\s*["']yes|able\s*=\s*["']true)\b""")
 FINISHED = re.compile(r"""\s(?:translate\s*=\s*["']no|translatable\s*=\s*["']false|approved\s*=\s*["']yes)\b""")
-# What tells equal sources apart, as translate-toolkit and Qt write it in XLIFF and TMX.
+# The context of a unit, such as gettext's msgctxt, as translate-toolkit and Qt write it in XLIFF and TMX.
 CONTEXT = re.compile(
     r"""<(?:\w+:)?(?:prop|context)\s[^<>]*type\s*=\s*["']x-(?:context|gettext-msgctxt|po-msgctxt)["'][^<>]*>([^<]*)"""
 )

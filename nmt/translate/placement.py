@@ -68,7 +68,7 @@ def cut_equal_words(pair: TaggedPair) -> set[int]:
     """
     if len(pair.whole_words) == len(pair.source_words):
         return set()
-    # 1. Find the target word of each source word that elements cut.
+    # 1. For each source word with the edge of an element inside, find a linked target word that is equal to it.
     targets = linked_targets(pair)
     parts_of: dict[int, range] = {}  # indices of source words, by the target word that is cut
     cuts: list[int] = []  # positions in the target

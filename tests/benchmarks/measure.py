@@ -39,7 +39,7 @@ class Options:
 
     def includes(self, name: str) -> bool:
         """Whether a contestant is measured: its name begins with one of `only`, or `only` is empty."""
-        return not self.only or name.startswith(tuple(self.only))
+        return not self.only or name.startswith(self.only)
 
 
 def parsed(parser: argparse.ArgumentParser) -> dict[str, Any]:
