@@ -84,6 +84,16 @@ def soak(short: T, full: T) -> T:
     return full if SOAK else short
 
 
+def check_linear(work: Callable[[int], object], size: int) -> None:
+    """Check that four times the size takes at most ten times the CPU time; if the time is quadratic it is 16 times."""
+    times_s = []
+    for n in (size // 4, size):
+        start_s = time.process_time()
+        work(n)
+        times_s.append(time.process_time() - start_s)
+    assert times_s[1] < 10 * times_s[0] + 0.1, times_s
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A directory that the tests of a module share; hypothesis refuses fixtures made once per test."""
