@@ -26,7 +26,7 @@ LINE_END = regex.compile(r"\r\n?|\n")
 LINE_BREAK = regex.compile(r"(?:\r\n?|\n)[ \t>]*+")
 ESCAPED = regex.compile(
     rf"""\\(?=[!-/:-@[-`{{-~]) | [`] | \*(?=\S) | (?<=\S)\* | (?<!\w)_ | _(?!\w) | ~~ | <(?=[A-Za-z/!?])
-    | &(?=\#?\w+;) | \](?=\() | (?={COPIED})[\[{{$:!<]""",
+    | &(?=\#?\w+;) | \](?=\(\s*+(?:<|[^\s()]*+(?:[()]|\s++["'()]))) | (?={COPIED})[\[{{$:!<]""",
     regex.VERBOSE | regex.DOTALL,
 )
 # These escape a translation: marks of lists, headings and copied lines at the start of a paragraph, and in a cell, "|".

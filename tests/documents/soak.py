@@ -11,6 +11,7 @@ or has a fault is a line, with the first difference. A table of the formats come
 """
 
 import argparse
+import json
 import logging
 import re
 import signal
@@ -176,8 +177,23 @@ def read_xliff(content: bytes) -> Iterator[Item]:
     yield from xml_items(root)
 
 
+def read_json(content: bytes) -> Iterator[Item]:
+    """Yield each string under the names around it, in any nesting."""
+    values = [("", json.loads(content))]
+    for name, value in values:  # the list grows
+        if isinstance(value, str):
+            yield Item(f"text{name}", value)
+        elif isinstance(value, dict):
+            values += [(f"{name}.{key}", inner) for key, inner in value.items()]
+        elif isinstance(value, list):
+            values += [(f"{name}.{i}", inner) for i, inner in enumerate(value)]
+        else:
+            yield Item(f"{name} {value}")
+
+
 Reader = Callable[[bytes], Iterator[Item]]
 READERS: dict[str, Reader] = {".htm": read_html, ".html": read_html, ".md": read_markdown, ".po": read_po}
+READERS |= {".arb": read_json, ".json": read_json}
 READERS |= {".srt": read_subtitles, ".vtt": read_subtitles, ".xlf": read_xliff, ".xliff": read_xliff}
 READERS |= dict.fromkeys((".docx", ".epub", ".odp", ".ods", ".odt", ".pptx", ".xlsx"), read_archive)
 
