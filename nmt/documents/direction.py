@@ -12,7 +12,7 @@ import regex
 from nmt.text.words import RIGHT_TO_LEFT_LETTER
 
 LETTERS, RIGHT_TO_LEFT = regex.compile(r"\p{L}"), regex.compile(RIGHT_TO_LEFT_LETTER)
-NO_TEXT = re.compile(r"<[^>]*>|&\w+;")
+NO_TEXT = re.compile(r"<[^<>]*+>|&\w+;")
 # The start of a tag in HTML, and its direction. The root element may have no direction. Code keeps its direction.
 _ATTRIBUTES = r"""(?:(?!\sdir\s*=)(?:"[^"<]*+"|'[^'<]*+'|[^<>"']))*+"""
 _DIRECTION = r"""\sdir\s*+=\s*+(?:"[^"<]*+"|'[^'<]*+'|[^\s"'<>]++)"""

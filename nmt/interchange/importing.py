@@ -149,9 +149,10 @@ def chosen_reading(
     if positions:
         reading, reason = positions, "--positions"
     if dev:
-        perplexities = {name: dev_perplexity(checkpoint, *dev) for name, checkpoint in readings.items()}
-        reading = min(readings, key=perplexities.__getitem__)
-        reason = f"perplexity on {dev[1]}: " + ", ".join(f"{name} {value:.4g}" for name, value in perplexities.items())
+        perplexities = {name: f"{dev_perplexity(checkpoint, *dev):.4g}" for name, checkpoint in readings.items()}
+        # If both are equal, as after a short training, the file decides.
+        reading = min(readings, key=lambda name: (float(perplexities[name]), name != reading))
+        reason = f"perplexity on {dev[1]}: " + ", ".join(f"{name} {value}" for name, value in perplexities.items())
     log.info("the model has the positions of %s: %s", reading, reason)
     return reading
 
