@@ -25,7 +25,7 @@ FRONT_MATTER = regex.compile(
 LINE_END = regex.compile(r"\r\n?|\n")
 LINE_BREAK = regex.compile(r"(?:\r\n?|\n)[ \t>]*+")
 ESCAPED = regex.compile(
-    rf"""\\(?=[!-/:-@[-`{{-~]) | [`] | \*(?=\S) | (?<=\S)\* | (?<!\w)_ | _(?!\w) | ~~ | <(?=[A-Za-z/!?])
+    rf"""\\(?=[!-/:-@[-`{{-~]) | [`] | \*(?=\S) | (?<=\S)\* | (?<!\w)_ | _(?!\w) | ~(?=~) | (?<=\S)~ | <(?=[A-Za-z/!?])
     | &(?=\#?\w+;) | \](?=\(\s*+(?:<|[^\s()]*+(?:[()]|\s++["'()]))) | (?={COPIED})[\[{{$:!<]""",
     regex.VERBOSE | regex.DOTALL,
 )

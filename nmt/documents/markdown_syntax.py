@@ -76,6 +76,7 @@ def markdown_it() -> Any:
         hint = "pip install 'nmt-trainer[documents]'"
         raise InputError("markdown-it-py and mdit-py-plugins are not installed", hint=hint) from error
     parser: Any = MarkdownIt("commonmark").enable(["table", "strikethrough"])
+    parser.options["strikethrough_single_tilde"] = True  # as on GitHub
     parser.use(footnote_plugin, inline=False, move_to_end=False).use(deflist_plugin)
     ends_blocks = {"alt": ["paragraph", "reference", "blockquote", "list"]}
     parser.block.ruler.before("table", "copied_lines", read_copied_lines, ends_blocks)

@@ -163,7 +163,7 @@ def test_entities_become_characters() -> None:
 
 
 # Texts that would be marks.
-LOOK_ALIKES = ["- x", "1. x", "# x", "> x", "*x*", "`x`", "<b>", "[x](y)", "&lt;", "a_ _b", "~~x~~"]
+LOOK_ALIKES = ["- x", "1. x", "# x", "> x", "*x*", "`x`", "<b>", "[x](y)", "&lt;", "a_ _b", "~~x~~", "~x~"]
 
 
 @pytest.mark.parametrize("text", LOOK_ALIKES)
