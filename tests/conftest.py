@@ -85,7 +85,7 @@ def soak(short: T, full: T) -> T:
 
 
 def check_linear(work: Callable[[int], object], size: int) -> None:
-    """Check that four times the size takes at most ten times the CPU time; if the time is quadratic it is 16 times."""
+    """Check that four times the size takes `work` at most ten times the CPU time. Quadratic work takes 16 times."""
     times_s = []
     for n in (size // 4, size):
         start_s = time.process_time()

@@ -91,7 +91,7 @@ def serve(
 
     load_one = partial(load_model, load=load_directions)
     ignore_hangups()
-    log.getChild("texts").disabled = True  # its messages quote the texts of clients
+    log.getChild("texts").disabled = True  # the logger of messages that quote texts, here those of clients
     limits = Limits(n_characters=max_chars, n_lines=max_texts, n_file_bytes=1_000_000 * max_upload)
     api = Api(list(map(load_one, paths)), limits, keys)
     gc.freeze()  # the garbage collector then skips the many objects of torch, which saves time

@@ -62,7 +62,7 @@ class Segment:
 
 
 class NotesPlace(str):
-    """A placeholder part: the notes about matches of the segments up to the next `ReviewState` are inserted here."""
+    """An empty part, in whose place the notes about matches are written: those of all segments up to the next state."""
 
 
 class ReviewState(str):

@@ -38,7 +38,7 @@ NODE_LANGUAGE = etree.XPath("""string((
     | self::*[local-name()='target']/ancestor::*/@target-language
     | self::*[local-name()='source']/ancestor::*[@trgLang]/@srcLang
     | self::*[local-name()='target']/ancestor::*/@trgLang)[last()])""")
-# The context of a unit as an XPath; see `CONTEXT` of `nmt.documents.xml_units`.
+# XPath of a unit's context. `CONTEXT` of `nmt.documents.xml_units` finds the same elements by a pattern.
 NODE_CONTEXT = etree.XPath("""string(descendant::*[local-name()='prop' or local-name()='context'][contains(
     ' x-context x-gettext-msgctxt x-po-msgctxt ', concat(' ', @type | @context-type, ' '))]
     [not(ancestor::*[local-name()='alt-trans'])])""")

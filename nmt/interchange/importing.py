@@ -150,7 +150,7 @@ def chosen_reading(
         reading, reason = positions, "--positions"
     if dev:
         perplexities = {name: f"{dev_perplexity(checkpoint, *dev):.4g}" for name, checkpoint in readings.items()}
-        # If both are equal, as after a short training, the file decides.
+        # If the perplexities are equal, as after a short training, keep the reading that was chosen above.
         reading = min(readings, key=lambda name: (float(perplexities[name]), name != reading))
         reason = f"perplexity on {dev[1]}: " + ", ".join(f"{name} {value}" for name, value in perplexities.items())
     log.info("the model has the positions of %s: %s", reading, reason)

@@ -36,7 +36,7 @@ def rotary_positions(n_positions: int, d: int) -> Tensor:
 
 
 def _angles(n_positions: int, n: int, divisor: float) -> Tensor:
-    """Return the angles pos / 10000^(i/divisor), pos < n_positions and i < n, (n_positions, n) float64."""
+    """Return pos / 10000^(i/divisor) for 0 <= pos < n_positions and 0 <= i < n, (n_positions, n) float64."""
     position = torch.arange(n_positions, dtype=torch.float64)  # (P,)
     exponent = torch.arange(n, dtype=torch.float64) / divisor  # (n,)
     frequency = 10_000**-exponent

@@ -24,7 +24,7 @@ from nmt.text.words import WordText
 from nmt.translate.align import Links, align
 from nmt.translate.units import Step, TextHypothesis, Translation, Unit
 
-log = logging.getLogger("nmt.texts")  # quotes texts of users; `nmt serve` disables it
+log = logging.getLogger("nmt.texts")  # for messages that quote texts of users; `nmt serve` disables it
 PUNCTUATION = regex.compile(r"\p{P}+")
 
 

@@ -68,7 +68,7 @@ def cut_equal_words(pair: TaggedPair) -> set[int]:
     """
     if len(pair.whole_words) == len(pair.source_words):
         return set()
-    # 1. For each source word with the edge of an element inside, find a linked target word that is equal to it.
+    # 1. For each source word that contains the edge of an element, find an equal word among its linked target words.
     targets = linked_targets(pair)
     parts_of: dict[int, range] = {}  # indices of source words, by the target word that is cut
     cuts: list[int] = []  # positions in the target

@@ -178,7 +178,7 @@ def read_xliff(content: bytes) -> Iterator[Item]:
 
 
 def read_json(content: bytes) -> Iterator[Item]:
-    """Yield each string under the names around it, in any nesting."""
+    """Yield each value. Its name is the path to it: the keys and indices of the objects and lists around it."""
     values = [("", json.loads(content))]
     for name, value in values:  # the list grows
         if isinstance(value, str):
