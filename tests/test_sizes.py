@@ -58,7 +58,7 @@ def test_statements_of_the_package_are_read_at_once() -> None:
     assert counts.n_nested == 0
     assert counts.n_conditionals == 0
     assert counts.comments >= 18
-    assert counts.content <= 75_550
+    assert counts.content <= 75_800
 
 
 def test_statements_of_the_tests_are_read_at_once() -> None:
@@ -94,7 +94,7 @@ def n_settings(section: type[BaseModel]) -> int:
 
 
 def test_settings_are_few() -> None:
-    assert n_settings(Config) <= 81
+    assert n_settings(Config) <= 82
 
 
 def canonical(name: str) -> str:

@@ -278,6 +278,9 @@ class TrainSettings(Section):
     adam_beta2: float = Field(0.98, ge=0, lt=1, description="AdamW's decay of the second moment")
     weight_decay: float = Field(0.0, ge=0, le=10, description="decoupled, on matrices only")
     clip_norm: float = Field(1.0, ge=0, description="maximum gradient norm; 0 is off")
+    softmax_share: float = Field(
+        1.0, gt=0, le=1, description="share of the vocabulary, sampled per batch, that the softmax is estimated from"
+    )
     label_smoothing: float = Field(0.1, ge=0, lt=1, description="probability mass spread over the vocabulary, 0-1")
     precision: Literal["auto", "fp32", "bf16"] = Field("auto", description="of matmuls; weights stay fp32")
     deterministic: bool = Field(False, description="bit-identical weights on a GPU too, slower; CPUs always give them")

@@ -125,18 +125,21 @@ class Seq2Seq(nn.Module, abc.ABC):
             out = out.masked_fill(is_start, 0)
         return out
 
-    def forward(self, src: Tensor, tgt_in: Tensor, is_token: Tensor | None = None) -> Tensor:
+    def forward(
+        self, src: Tensor, tgt_in: Tensor, is_token: Tensor | None = None, pieces: Tensor | None = None
+    ) -> Tensor:
         """Return the logits (B, T, V) of the next token at every target position.
 
         Args:
             src: (B, S) source ids.
             tgt_in: (B, T) target ids, BOS first.
             is_token: (B, T) bool. If given, only its N True positions are projected, and the result is (N, V).
+            pieces: (K,) target ids. If given, only their logits are computed, and K replaces V.
         """
         hidden = self.hidden(src, tgt_in)
         if is_token is not None:
             hidden = hidden[is_token]  # (N, D)
-        logits: Tensor = self.projection(hidden)
+        logits: Tensor = self.projection(hidden, pieces)
         return logits
 
     @abc.abstractmethod

@@ -70,15 +70,20 @@ class Linear(nn.Linear):
     oneDNN compiles a bf16 matmul for each new shape. This takes up to 25 times as long as a small matmul.
     """
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor, outputs: Tensor | None = None) -> Tensor:
+        """Map x (..., D) to (..., O). With `outputs` (K,), compute only these outputs, (..., K)."""
+        weight: Tensor = self.weight
+        bias: Tensor | None = self.bias
+        if outputs is not None:
+            weight, bias = weight[outputs], None if bias is None else bias[outputs]
         if x.device.type != "cpu" or not torch.is_autocast_enabled("cpu"):
-            return super().forward(x)
+            return F.linear(x, weight, bias)
         rows = x.flatten(0, -2).bfloat16()
         n = len(rows)
         multiple = 1 << max(n.bit_length() - 3, 5)  # adds at most n / 4 rows, or 31 if n is small
         padded = F.pad(rows, (0, 0, 0, -n % multiple))
-        y = super().forward(padded)[:n]
-        return y.view(*x.shape[:-1], self.out_features)
+        y = F.linear(padded, weight, bias)[:n]
+        return y.view(*x.shape[:-1], len(weight))
 
 
 class Dropout(nn.Module):

@@ -1,7 +1,7 @@
-"""The training loss: label-smoothed cross entropy."""
+"""The training loss: label-smoothed cross entropy over the whole vocabulary, or estimated from a part of it."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -18,7 +18,40 @@ class LossSum:
     n_tokens: int  # number of target tokens, EOS included
 
 
-def smoothed_cross_entropy(logits: Tensor, targets: Tensor, *, smoothing: float) -> LossSum:
+class PieceSample(NamedTuple):
+    """K pieces of the vocabulary, which stand for all V pieces."""
+
+    pieces: Tensor  # (K,) int64, distinct ids
+    weights: Tensor  # (K,) how many pieces each one stands for; their sum is V
+    labels: Tensor  # (N,) int64, the index of each target token in `pieces`
+
+
+def sample_pieces(targets: Tensor, n_vocab: int, share: float) -> PieceSample:
+    """Return the pieces of a batch and a random sample of all other pieces, together about a share of the vocabulary.
+
+    In a small model, most of the time of a step is spent on logits. Almost all of them belong to pieces that do not
+    occur in the batch, and only their sum of exponentials matters. So it is estimated from a sample, as in Jean et al.
+    (2015). Unlike theirs, this estimate of the sum is unbiased: a sampled piece counts for those that are left out.
+
+    Args:
+        targets: (N,) int64, the target tokens of the batch.
+        n_vocab: V, the size of the vocabulary.
+        share: K / V, 0-1. At least a third of the K pieces are sampled ones, if there are so many.
+    """
+    own, labels = targets.unique(return_inverse=True)  # type: ignore[no-untyped-call]
+    is_other = torch.ones(n_vocab, dtype=torch.bool, device=targets.device)
+    is_other[own] = False
+    (others,) = is_other.nonzero(as_tuple=True)
+    n_sampled = max(round(share * n_vocab) - len(own), len(own) // 2, 1)
+    sampled = others[torch.randperm(len(others), device=targets.device)[:n_sampled]]
+    weights = torch.ones(len(own) + len(sampled), device=targets.device)
+    weights[len(own) :] = len(others) / max(len(sampled), 1)
+    return PieceSample(torch.cat([own, sampled]), weights, labels)
+
+
+def smoothed_cross_entropy(
+    logits: Tensor, targets: Tensor, *, smoothing: float, weights: Tensor | None = None
+) -> LossSum:
     """Return the label-smoothed cross entropy, summed over target tokens.
 
     The target distribution is q = (1-ε)·onehot + ε/V over all V tokens (Szegedy et al. 2016, section 7). So the loss of
@@ -28,10 +61,12 @@ def smoothed_cross_entropy(logits: Tensor, targets: Tensor, *, smoothing: float)
         logits: (N, V). The loss is float64 for float64 logits, otherwise float32.
         targets: (N,) int64, the target tokens, with EOS and without padding.
         smoothing: ε in [0, 1).
+        weights: (V,), for how many pieces each logit stands, see `sample_pieces`. By default, each stands for one. The
+            weight of targets must be 1.
     """
     if logits.shape[:1] != targets.shape:
         raise ValueError(f"{tuple(logits.shape)} logits for {tuple(targets.shape)} targets")
-    loss, nll = _SmoothedCrossEntropy.apply(logits, targets, smoothing)  # type: ignore[no-untyped-call]
+    loss, nll = _SmoothedCrossEntropy.apply(logits, targets, smoothing, weights)  # type: ignore[no-untyped-call]
     return LossSum(loss, nll, len(targets))
 
 
@@ -42,12 +77,16 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, logits: Tensor, targets: Tensor, smoothing: float) -> tuple[Tensor, Tensor]:
+    def forward(
+        ctx: Any, logits: Tensor, targets: Tensor, smoothing: float, weights: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
         dtype = torch.promote_types(logits.dtype, torch.float32)
         loss = torch.zeros((), dtype=dtype, device=logits.device)
         nll = torch.zeros_like(loss)
         n_vocab = logits.size(1)
-        floor = smoothing / n_vocab  # the smallest value of q
+        counts = logits.new_ones(n_vocab, dtype=dtype) if weights is None else weights.to(dtype)
+        uniform = counts / counts.sum()
+        floor = smoothing * uniform  # the smallest value of q
         gradient = torch.empty_like(logits) if ctx.needs_input_grad[0] else None
         n_rows = max(len(logits), 1)
         if logits.device.type == "cpu":
@@ -56,15 +95,18 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
             rows = slice(start, start + n_rows)
             x = logits[rows].to(dtype)  # (R, V) for a chunk of R rows
             target = targets[rows, None]  # (R, 1)
+            mean_logits = x @ uniform  # (R,)
+            if weights is not None:
+                x = x + counts.log()  # exp(x) is now the sum over all pieces that a piece stands for
             probs = x.softmax(-1)
             # logsumexp(x) = max(x) - log(max(p)), where p = softmax(x). It is finite, because max(p) is at least 1/V.
             log_total = x.amax(-1) - probs.amax(-1).log()  # (R,)
             sum_log_total = log_total.sum()
-            # Compute the cross entropy with the targets, and V times the cross entropy with the uniform distribution.
+            # Compute the cross entropies with the targets and with the uniform distribution.
             chunk_nll = sum_log_total - x.gather(1, target).sum()
-            chunk_uniform = n_vocab * sum_log_total - x.sum()
+            chunk_uniform = sum_log_total - mean_logits.sum()
             nll = nll + chunk_nll
-            loss = loss + (1 - smoothing) * chunk_nll + floor * chunk_uniform
+            loss = loss + (1 - smoothing) * chunk_nll + smoothing * chunk_uniform
             if gradient is not None:
                 probs.sub_(floor)
                 at_target = probs.new_full(target.shape, smoothing - 1)
@@ -75,7 +117,7 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
         return loss, nll
 
     @staticmethod
-    def backward(ctx: Any, grad_loss: Tensor, _: Tensor) -> tuple[Tensor, None, None]:
+    def backward(ctx: Any, grad_loss: Tensor, _: Tensor) -> tuple[Tensor, None, None, None]:
         (gradient,) = ctx.saved_tensors
         # The gradient is large, so multiply in place. A second backward pass is not possible.
-        return gradient.mul_(grad_loss), None, None
+        return gradient.mul_(grad_loss), None, None, None

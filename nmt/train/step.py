@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -11,10 +12,11 @@ from torch import Tensor, nn
 from nmt.config import TrainSettings
 from nmt.distributed import n_ranks, rank
 from nmt.errors import NmtError
+from nmt.model.base import Seq2Seq
 from nmt.seeds import seed_of
 from nmt.text import PAD
 from nmt.text.batches import Batch
-from nmt.train.loss import LossSum, smoothed_cross_entropy
+from nmt.train.loss import LossSum, sample_pieces, smoothed_cross_entropy
 from nmt.train.memory import SMALLER_MODEL
 from nmt.train.replicas import Replicas
 
@@ -23,7 +25,7 @@ from nmt.train.replicas import Replicas
 class StepOptions:
     """The values on which a step depends, besides weights and batches."""
 
-    settings: TrainSettings  # a step uses `label_smoothing` and `clip_norm`
+    settings: TrainSettings  # a step uses `label_smoothing`, `softmax_share` and `clip_norm`
     lr: float  # learning rate
     seed: int  # seed of dropout, derived from the seed of the run and the step
     bf16: bool = False  # whether to autocast matmuls to bfloat16; weights, gradients and losses stay float32
@@ -116,17 +118,26 @@ def forward_backward(
         with nullcontext() if reduce_now else model.no_sync():  # type: ignore[operator]
             torch.manual_seed(seed_of(options.seed, i, replica))  # the seed of dropout
             with torch.autocast(device.type, torch.bfloat16, enabled=options.bf16):
-                sums = batch_loss(model, batch, options.settings)
+                sums = batch_loss(model, batch, options.settings, options.settings.softmax_share)
             (sums.loss * scale).backward()  # type: ignore[no-untyped-call]
         total = total + torch.stack([sums.loss.detach(), sums.nll])
     return total
 
 
-def batch_loss(model: nn.Module, batch: Batch, settings: TrainSettings) -> LossSum:
-    """Return the loss of a batch, summed over target tokens. The batch must be on the device of the model."""
+def batch_loss(model: nn.Module, batch: Batch, settings: TrainSettings, softmax_share: float = 1.0) -> LossSum:
+    """Return the loss of a batch, summed over target tokens. The batch must be on the device of the model.
+
+    If `softmax_share` is below 1, it is estimated from a random part of the vocabulary, see `sample_pieces`.
+    """
     is_token = batch.tgt_out != PAD
-    logits = model(batch.src, batch.tgt_in, is_token)  # (N, V)
-    return smoothed_cross_entropy(logits, batch.tgt_out[is_token], smoothing=settings.label_smoothing)
+    targets, smoothing = batch.tgt_out[is_token], settings.label_smoothing
+    if softmax_share == 1:
+        logits = model(batch.src, batch.tgt_in, is_token)  # (N, V)
+        return smoothed_cross_entropy(logits, targets, smoothing=smoothing)
+    seq2seq = cast(Seq2Seq, getattr(model, "module", model))  # DDP has the model as `module`
+    sample = sample_pieces(targets, seq2seq.projection.out_features, softmax_share)
+    logits = model(batch.src, batch.tgt_in, is_token, sample.pieces)  # (N, K)
+    return smoothed_cross_entropy(logits, sample.labels, smoothing=smoothing, weights=sample.weights)
 
 
 def shares_of(micro_batches: Sequence[Batch], n_replicas: int) -> list[list[Batch]]:

@@ -138,6 +138,8 @@ def test_projecting_real_positions_alone_gives_their_logits(model: Seq2Seq) -> N
     logits = model(src, tgt)
     projected = model(src, tgt, is_token)
     assert_close(projected, logits[is_token])
+    pieces = torch.tensor([5, 2])
+    assert_close(model(src, tgt, is_token, pieces), logits[is_token][:, pieces])
 
 
 def test_attention_weights_of_a_sentence_without_padding_sum_to_one(model: Seq2Seq) -> None:

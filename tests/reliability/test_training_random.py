@@ -68,6 +68,7 @@ def micro_batches(pairs: list[TokenPair], size: int) -> list[Batch]:
 
 def random_settings(rng: random.Random) -> TrainSettings:
     loss = {"label_smoothing": rng.choice([0.0, 0.1, 0.5]), "clip_norm": rng.choice([0, 0.01, 1.0])}
+    loss["softmax_share"] = rng.choice([1.0, 0.999])  # 0.999 of so few pieces are all pieces
     update = {"optimizer": rng.choice(["muon", "adamw"]), "weight_decay": rng.choice([0, 0.1])}
     return TrainSettings.model_validate(loss | update)
 

@@ -13,7 +13,7 @@ import pytest
 import torch
 from small_run import MIX, SEVERAL, best_of, check_equal, config_of, run_training, script, steps_of
 
-from nmt.config import Config, TrainSettings
+from nmt.config import Config
 from nmt.errors import DivergedError, StoppedError
 from nmt.run.checkpoint import read_checkpoint
 from nmt.run.directory import RunDirectory
@@ -67,6 +67,7 @@ RESUMED: dict[str, dict[str, Any]] = {
     "no average": {"train__average": "none"},
     "bf16": {"train__precision": "bf16"},
     "adamw": {"train__optimizer": "adamw"},
+    "sampled softmax": {"train__softmax_share": 0.2, "train__precision": "bf16"},
     "rnn": {"model__architecture": "rnn", "model__attention": "additive"},
     "no matrix for Muon": {"train__freeze": ["encoder", "decoder"], "model__tied_embeddings": "decoder"},
     "symbols": SYMBOLS,
@@ -181,8 +182,8 @@ def spoil(monkeypatch: pytest.MonkeyPatch, is_bad: Callable[[int, float], bool])
     """Make the loss of steps NaN if `is_bad(step, lr)`, steps counted from 1; return a list that collects all rates."""
     rates: list[float] = []
 
-    def spoiled_loss(model: torch.nn.Module, batch: Batch, settings: TrainSettings) -> LossSum:
-        sums = batch_loss(model, batch, settings)
+    def spoiled_loss(model: torch.nn.Module, batch: Batch, *args: Any) -> LossSum:
+        sums = batch_loss(model, batch, *args)
         if model.training and is_bad(len(rates), rates[-1]):
             return dataclasses.replace(sums, loss=sums.loss * float("nan"))
         return sums

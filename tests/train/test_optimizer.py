@@ -8,6 +8,7 @@ from models import fresh
 from torch import Tensor, nn
 
 from nmt.config import TrainSettings
+from nmt.train import optimizer
 from nmt.train.optimizer import Muon, make_optimizers
 
 LR, DECAY = 0.01, 0.1
@@ -16,26 +17,41 @@ LR, DECAY = 0.01, 0.1
 def muon_steps(weight: Tensor, gradients: Tensor, n_stacked: int = 1) -> Tensor:
     """Return the weight after one step for each gradient: (steps, rows, columns)."""
     parameter = nn.Parameter(weight.clone())
-    optimizer = Muon([(parameter, n_stacked)], LR, DECAY)
+    muon = Muon([(parameter, n_stacked)], LR, DECAY)
     for gradient in gradients:
         parameter.grad = gradient
-        optimizer.step()
+        muon.step()
     return parameter.detach()
 
 
 @pytest.mark.parametrize("shape", [(16, 16), (32, 8), (8, 32)])
-def test_muon_equals_that_of_torch(shape: tuple[int, int]) -> None:
+def test_muon_equals_that_of_torch(shape: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
+    """With torch's iterations."""
+    monkeypatch.setattr(optimizer, "COEFFICIENTS", [(3.4445, -4.7750, 2.0315)] * 5)
     torch.manual_seed(1)
     weight = torch.randn(shape)
     gradients = torch.randn(4, *shape)
     theirs = nn.Parameter(weight.clone())
-    optimizer: Any = torch.optim.Muon([theirs], LR, DECAY, adjust_lr_fn="match_rms_adamw")
+    muon: Any = torch.optim.Muon([theirs], LR, DECAY, adjust_lr_fn="match_rms_adamw")
     for gradient in gradients:
         theirs.grad = gradient
-        optimizer.step()
+        muon.step()
     moved = (theirs - weight).norm()
     difference = (muon_steps(weight, gradients) - theirs).norm()
     assert difference < 0.02 * moved  # torch's computes in bf16
+
+
+@pytest.mark.parametrize(("dtype", "largest"), [(torch.float32, 1.27), (torch.bfloat16, 1.4)])
+def test_singular_values_become_nearly_one(dtype: torch.dtype, largest: float) -> None:
+    torch.manual_seed(1)
+    u, _, v = torch.linalg.svd(torch.randn(2, 40, 90), full_matrices=False)
+    # Almost rank one, and values between 1 and 0.03. The smallest are just over 0.01 of the norm.
+    values = torch.stack([torch.full((40,), 0.011), torch.logspace(0, -1.5, 40)])
+    values[0, 0] = 1
+    orthogonal = optimizer.orthogonalize((u * values[:, None] @ v).to(dtype))
+    found = (u.mT @ orthogonal.float() @ v.mT).diagonal(dim1=1, dim2=2)
+    assert found.min() > 0.7
+    assert found.max() < largest
 
 
 def test_stacked_matrices_are_orthogonalized_one_by_one() -> None:
@@ -53,9 +69,9 @@ def test_stacked_matrices_are_orthogonalized_one_by_one() -> None:
 def test_a_matrix_without_a_gradient_stays() -> None:
     used = nn.Parameter(torch.ones(4, 4))
     unused = nn.Parameter(torch.ones(4, 4))
-    optimizer = Muon([(used, 1), (unused, 1)], LR, DECAY)
+    muon = Muon([(used, 1), (unused, 1)], LR, DECAY)
     used.grad = torch.eye(4)
-    optimizer.step()
+    muon.step()
     assert torch.equal(unused, torch.ones(4, 4))
     assert not torch.equal(used, torch.ones(4, 4))
 
@@ -69,8 +85,8 @@ def test_a_gradient_of_zero_moves_nothing() -> None:
 @pytest.mark.parametrize("name", ["muon", "adamw"])
 def test_weight_decay_spares_biases_and_norms(name: str) -> None:
     settings = TrainSettings.model_validate({"optimizer": name, "weight_decay": DECAY})
-    for optimizer in make_optimizers(fresh(), settings):
-        for group in optimizer.param_groups:
+    for each in make_optimizers(fresh(), settings):
+        for group in each.param_groups:
             for parameter in group["params"]:
                 decay = DECAY if parameter.dim() >= 2 else 0.0
                 assert group["weight_decay"] == decay
