@@ -29,7 +29,8 @@ for namespace in "$first" "$second"; do
   ip -n "$namespace" link set cable up
 done
 
-settings="configs/demo.yaml train.precision=fp32 train.warmup=10 train.snapshots=0 train.validate_every=10"
+settings="configs/demo.yaml model.d_model=128 model.d_ff=512 train.batch_tokens=1536 train.precision=fp32 train.warmup=10
+  train.validate_every=10"
 
 # rank NAMESPACE ADDRESS RUN STEPS [SETTING ...]: start torchrun on one machine. Its log is $folder/log.NAMESPACE.
 rank() {
