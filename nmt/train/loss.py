@@ -29,8 +29,8 @@ class PieceSample(NamedTuple):
 def sample_pieces(targets: Tensor, n_vocab: int, share: float) -> PieceSample:
     """Return the pieces of a batch and a random sample of all other pieces, together about a share of the vocabulary.
 
-    In a small model, most of the time of a step is spent on logits. Almost all of them belong to pieces that do not
-    occur in the batch, and only their sum of exponentials matters. So it is estimated from a sample, as in Jean et al.
+    In a small model, up to half of the time of a step is spent on logits. Most of them belong to pieces that do not occur
+    in the batch, and only the sum of their exponentials matters. So it is estimated from a sample, as in Jean et al.
     (2015). Unlike theirs, this estimate of the sum is unbiased: a sampled piece counts for those that are left out.
 
     Args:
