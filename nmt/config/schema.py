@@ -279,7 +279,7 @@ class TrainSettings(Section):
     weight_decay: float = Field(0.0, ge=0, le=10, description="decoupled, on matrices only")
     clip_norm: float = Field(1.0, ge=0, description="maximum gradient norm; 0 is off")
     softmax_share: float = Field(
-        1.0, gt=0, le=1, description="share of the vocabulary, sampled per batch, that the softmax is estimated from"
+        1.0, gt=0, le=1, description="share of the vocabulary in the sampled softmax of training; 1 is off"
     )
     label_smoothing: float = Field(0.1, ge=0, lt=1, description="probability mass spread over the vocabulary, 0-1")
     precision: Literal["auto", "fp32", "bf16"] = Field("auto", description="of matmuls; weights stay fp32")

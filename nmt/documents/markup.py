@@ -62,7 +62,7 @@ class Segment:
 
 
 class NotesPlace(str):
-    """An empty part, in whose place the notes about matches are written: those of all segments up to the next state."""
+    """The place of the notes about matches: those of all segments from here to the next `ReviewState`."""
 
 
 class ReviewState(str):

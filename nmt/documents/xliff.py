@@ -15,7 +15,8 @@ UNFINISHED = re.compile(r"""(\sstate\s*=\s*["'])(?:new|initial|needs-translation
 STATE = re.compile(r"""\sstate\s*=\s*(?:"[^"]*"|'[^']*')""")
 SEGMENT = re.compile(r"""\smtype\s*=\s*["']seg\b""")
 SEGMENT_ID = re.compile(r"""\smid\s*=\s*["']([^"']*)["']""")
-# Template of a proposal. Fields: namespace prefix, attribute `mid` of a segment, similarity in percent, source, target.
+# Template of a proposed translation. Fields: namespace prefix, attribute mid="…" of a segment or nothing, similarity in
+# percent, source, target.
 PROPOSAL = (
     '<{0}alt-trans{1} match-quality="{2:.0f}" origin="memory">'
     "<{0}source>{3}</{0}source><{0}target>{4}</{0}target></{0}alt-trans>"

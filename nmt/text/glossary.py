@@ -20,7 +20,7 @@ from nmt.text.spans import Span, replaced
 from nmt.text.tokenizer import Tokenizer
 from nmt.text.words import CLAUSE_START, SYLLABLE_MARKS, UNSPACED_CHARACTER, UNSPACED_MARK, WORD_OR_MARK
 
-log = logging.getLogger("nmt.texts")  # for messages that quote texts of users; `nmt serve` disables it
+log = logging.getLogger("nmt.texts")  # messages that quote users' texts; `nmt serve` disables this logger
 
 Terms = Mapping[str, str]  # the translation of each source term
 SYMBOLS = TERM, END = ["⟦=⟧", "⟦/⟧"]  # the symbols before and after a target term; both are pieces of the vocabulary

@@ -1,4 +1,4 @@
-"""The training loss: label-smoothed cross entropy over the whole vocabulary, or estimated from a part of it."""
+"""The training loss: label-smoothed cross entropy, with a softmax over the vocabulary or a sampled softmax."""
 
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -19,19 +19,19 @@ class LossSum:
 
 
 class PieceSample(NamedTuple):
-    """K pieces of the vocabulary, which stand for all V pieces."""
+    """The K pieces of a sampled softmax. They represent all V pieces of the vocabulary."""
 
-    pieces: Tensor  # (K,) int64, distinct ids
-    weights: Tensor  # (K,) how many pieces each one stands for; their sum is V
+    pieces: Tensor  # (K,) int64, the id of each piece
+    weights: Tensor  # (K,) the number of pieces that each one represents; the sum is V
     labels: Tensor  # (N,) int64, the index of each target token in `pieces`
 
 
 def sample_pieces(targets: Tensor, n_vocab: int, share: float) -> PieceSample:
-    """Return the pieces of a batch and a random sample of all other pieces, together about a share of the vocabulary.
+    """Choose the pieces of a sampled softmax: all pieces of the batch's targets, and a random sample of the others.
 
-    In a small model, up to half of the time of a step is spent on logits. Most of them belong to pieces that do not occur
-    in the batch, and only the sum of their exponentials matters. So it is estimated from a sample, as in Jean et al.
-    (2015). Unlike theirs, this estimate of the sum is unbiased: a sampled piece counts for those that are left out.
+    In a small model, up to half of the time of a step is spent on logits. Most of them belong to pieces that do not
+    occur in the batch, and only the sum of their exponentials matters. So it is estimated from a sample, as in Jean et
+    al. (2015). Unlike theirs, this estimate is unbiased, because sampled pieces also count for those left out.
 
     Args:
         targets: (N,) int64, the target tokens of the batch.
@@ -61,8 +61,8 @@ def smoothed_cross_entropy(
         logits: (N, V). The loss is float64 for float64 logits, otherwise float32.
         targets: (N,) int64, the target tokens, with EOS and without padding.
         smoothing: ε in [0, 1).
-        weights: (V,), for how many pieces each logit stands, see `sample_pieces`. By default, each stands for one. The
-            weight of targets must be 1.
+        weights: (V,), the number of pieces that each logit represents, see `sample_pieces`; by default 1. Targets must
+            have the weight 1.
     """
     if logits.shape[:1] != targets.shape:
         raise ValueError(f"{tuple(logits.shape)} logits for {tuple(targets.shape)} targets")
@@ -85,7 +85,8 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
         nll = torch.zeros_like(loss)
         n_vocab = logits.size(1)
         counts = logits.new_ones(n_vocab, dtype=dtype) if weights is None else weights.to(dtype)
-        uniform = counts / counts.sum()
+        log_counts = counts.log()
+        uniform = counts / counts.sum()  # (V,)
         floor = smoothing * uniform  # the smallest value of q
         gradient = torch.empty_like(logits) if ctx.needs_input_grad[0] else None
         n_rows = max(len(logits), 1)
@@ -97,7 +98,7 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
             target = targets[rows, None]  # (R, 1)
             mean_logits = x @ uniform  # (R,)
             if weights is not None:
-                x = x + counts.log()  # exp(x) is now the sum over all pieces that a piece stands for
+                x = x + log_counts  # exp(x) is now count·exp(logit)
             probs = x.softmax(-1)
             # logsumexp(x) = max(x) - log(max(p)), where p = softmax(x). It is finite, because max(p) is at least 1/V.
             log_total = x.amax(-1) - probs.amax(-1).log()  # (R,)

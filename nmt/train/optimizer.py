@@ -14,9 +14,9 @@ from torch import Tensor, nn
 from nmt.config import TrainSettings
 from nmt.model.base import Seq2Seq, n_stacked
 
-# Coefficients of the polynomial a·s + b·s³ + c·s⁵ of singular values s, for each iteration of `orthogonalize`. Each
-# polynomial is the best one for the values that the previous one leaves (Amsel et al. 2025), if they are 0.01 to 1 at
-# first. So three iterations suffice. With the same polynomial in each iteration, five are usual.
+# The coefficients (a, b, c) of each iteration of `orthogonalize`, which maps a singular value s to a·s + b·s³ + c·s⁵.
+# Each polynomial brings the singular values that reach it as close to 1 as possible, if they are between 0.01 and 1
+# before the first iteration (Amsel et al. 2025). Jordan et al. (2024) repeat one polynomial five times.
 COEFFICIENTS = (8.0934, -23.6204, 17.4462), (3.6366, -2.7219, 0.5365), (2.6613, -1.9772, 0.4526)
 MOMENTUM = 0.95
 # Root mean square of an update at learning rate 1. AdamW has about the same, so both can share a learning rate.

@@ -41,7 +41,7 @@ MIN_ROOM = 10  # minimum intercept of the length limit, in tokens
 MARGIN = 5  # tokens added to the intercept, because new text may need more
 OUTLIERS = 100_000  # one reference per this many training pairs may be longer than the limit
 MAX_SLOPE, MAX_INTERCEPT = 100.0, 100_000  # largest valid `decode.max_length_a` and `decode.max_length_b`
-LARGE_VOCABULARY = 4_000  # from this size on, `train.softmax_share` saves much of the time of a step
+LARGE_VOCABULARY = 4_000  # with this many pieces or more, a sampled softmax saves much of the time of a step
 CODE_SHARE = 0.01  # `data.placeholders` is true if at least this share of the pairs has %s, {name}, <b> or the like
 OFTEN = 0.1  # `decode.whole_lines` is set if a larger share of lines has several sentences
 
@@ -169,6 +169,7 @@ class Plan:
 
     @property
     def softmax_share(self) -> float:
+        """The share of the vocabulary in the sampled softmax of training; 1 for the whole vocabulary."""
         return 0.25 if self.vocab_size >= LARGE_VOCABULARY else 1.0
 
     @property
@@ -320,7 +321,7 @@ train:
   batch_tokens: {plan.batch_tokens}  # so that there are about {n_updates:,.0f} updates
   lr: {size.lr}  # the highest rate at which models of this width train stably
   warmup: {plan.warmup}  # a quarter of the updates
-  softmax_share: {plan.softmax_share}  # with many pieces, the logits of some suffice, and a step takes less time
+  softmax_share: {plan.softmax_share}  # share of the vocabulary in the softmax of a step; less than 1 saves time
   cooldown: 0.4  # the rate falls to 0 over the last 40 %, in which BLEU rises most
 """
 FINETUNING = """\

@@ -127,17 +127,16 @@ def forward_backward(
 def batch_loss(model: nn.Module, batch: Batch, settings: TrainSettings, softmax_share: float = 1.0) -> LossSum:
     """Return the loss of a batch, summed over target tokens. The batch must be on the device of the model.
 
-    If `softmax_share` is below 1, it is estimated from a random part of the vocabulary, see `sample_pieces`.
+    If `softmax_share` is below 1, it is estimated with a sampled softmax, see `sample_pieces`.
     """
     is_token = batch.tgt_out != PAD
-    targets, smoothing = batch.tgt_out[is_token], settings.label_smoothing
-    if softmax_share == 1:
-        logits = model(batch.src, batch.tgt_in, is_token)  # (N, V)
-        return smoothed_cross_entropy(logits, targets, smoothing=smoothing)
-    seq2seq = cast(Seq2Seq, getattr(model, "module", model))  # DDP has the model as `module`
-    sample = sample_pieces(targets, seq2seq.projection.out_features, softmax_share)
-    logits = model(batch.src, batch.tgt_in, is_token, sample.pieces)  # (N, K)
-    return smoothed_cross_entropy(logits, sample.labels, smoothing=smoothing, weights=sample.weights)
+    targets = batch.tgt_out[is_token]
+    pieces = weights = None  # the whole vocabulary
+    if softmax_share < 1:
+        seq2seq = cast(Seq2Seq, getattr(model, "module", model))  # DDP has the model as `module`
+        pieces, weights, targets = sample_pieces(targets, seq2seq.projection.out_features, softmax_share)
+    logits = model(batch.src, batch.tgt_in, is_token, pieces)  # (N, V), or (N, K) for K pieces
+    return smoothed_cross_entropy(logits, targets, smoothing=settings.label_smoothing, weights=weights)
 
 
 def shares_of(micro_batches: Sequence[Batch], n_replicas: int) -> list[list[Batch]]:

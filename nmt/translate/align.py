@@ -22,7 +22,7 @@ from nmt.text.tokenizer import Tokenizer, Tokenizers
 from nmt.text.words import WordText, likeness
 from nmt.translate.units import grouped
 
-log = logging.getLogger("nmt.texts")  # for messages that quote texts of users; `nmt serve` disables it
+log = logging.getLogger("nmt.texts")  # messages that quote users' texts; `nmt serve` disables this logger
 
 # The weight of similar spelling. It was tuned on 300 pairs of Multi30k de-en, with links from co-occurrence statistics.
 ALIKE = 30.0

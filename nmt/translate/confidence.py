@@ -114,7 +114,7 @@ def find_doubts(
     `least` is the lowest confidence that gives no reason for doubt. If it is None, only similar matches give one.
     `place` and the number of the unit say where it is.
     """
-    # A translation without parts may have a reason already: that it was taken from a similar match.
+    # A translation without parts already has a reason if it was taken from a similar match.
     reasons = [] if translation.parts else list(translation.doubts or [])
     if least is not None:
         translation.doubts = reasons

@@ -37,7 +37,7 @@ from nmt.translate.markup import Translated, units_of, written
 from nmt.translate.translator import Translator
 from nmt.translate.units import Translation, Unit
 
-log = logging.getLogger("nmt.texts")  # for messages that quote texts of users; `nmt serve` disables it
+log = logging.getLogger("nmt.texts")  # messages that quote users' texts; `nmt serve` disables this logger
 TMX = """<?xml version="1.0" encoding="utf-8"?><tmx version="1.4"><header creationtool="nmt" creationtoolversion="1"
 segtype="sentence" o-tmf="nmt" adminlang="en" srclang="{}" datatype="plaintext"/><body>"""
 

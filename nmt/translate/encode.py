@@ -12,7 +12,7 @@ from nmt.text.tokenizer import Tokenizer, Tokenizers
 from nmt.translate.options import TranslationOptions
 from nmt.translate.units import TextHypothesis, Translation, Unit, grouped, joined
 
-log = logging.getLogger("nmt.texts")  # for messages that quote texts of users; `nmt serve` disables it
+log = logging.getLogger("nmt.texts")  # messages that quote users' texts; `nmt serve` disables this logger
 
 
 class Encoding:

@@ -24,7 +24,7 @@ from nmt.text.words import WordText
 from nmt.translate.align import Links, align
 from nmt.translate.units import Step, TextHypothesis, Translation, Unit
 
-log = logging.getLogger("nmt.texts")  # for messages that quote texts of users; `nmt serve` disables it
+log = logging.getLogger("nmt.texts")  # messages that quote users' texts; `nmt serve` disables this logger
 PUNCTUATION = regex.compile(r"\p{P}+")
 
 

@@ -13,7 +13,7 @@ from nmt.errors import InputError
 from nmt.text.lines import Pause
 from nmt.translate.units import Translation, Unit
 
-log = logging.getLogger("nmt.texts")  # for messages that quote texts of users; `nmt serve` disables it
+log = logging.getLogger("nmt.texts")  # messages that quote users' texts; `nmt serve` disables this logger
 
 MAX_READ_S = 1.0  # maximum time to wait for more lines after the first line of a window, in seconds
 N_NAMED = 10  # maximum number of lines that a warning names
