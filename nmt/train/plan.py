@@ -23,8 +23,9 @@ from nmt.languages import script_of
 from nmt.text.sentences import learn_abbreviations, sentence_spans
 
 PIECES_PER_WORD = 1.35  # mean number of pieces per word on either side; EOS counts
-# batch_tokens / sqrt(target tokens in all epochs). Of the values that were tried, 0.6 was best.
-BATCH = 0.6
+# batch_tokens / sqrt(target tokens in all epochs). Of 0.5, 1 and 2, 1 was best in 3 minutes and in 22.
+BATCH = 1.0
+VALIDATION_S = 120  # seconds of training between validations, which take a few seconds each
 MIN_PIECES = 600  # minimum number of pieces for bytes (256) and parts of words
 # A smaller model is better if less than this share of the usual epochs fits in the time limit.
 MIN_SHARE = 0.25
@@ -82,6 +83,11 @@ SIZES = [
 
 def clamp(x: float, low: float, high: float) -> float:
     return max(low, min(x, high))
+
+
+def fitted_interval(n_steps: float) -> int:
+    """Return an interval of validations near `n_steps`, within 100 to 4000 steps."""
+    return int(clamp(n_steps, 100, 4000))
 
 
 @dataclass(frozen=True)
@@ -154,6 +160,12 @@ class Plan:
         return self.n_tokens / self.batch_tokens
 
     @property
+    def validate_every(self) -> int:
+        """The number of steps between validations: those of one epoch, or of more epochs if an epoch is short."""
+        n_epochs = max(1, VALIDATION_S / self.epoch_s)  # 1 if `epoch_s` is not known yet, which is NaN
+        return fitted_interval(n_epochs * self.n_steps / self.n_epochs)
+
+    @property
     def dropout(self) -> float:
         """The dropout rate. It is lower with a short time limit, because a short training cannot memorize pairs."""
         n_pairs = self.corpus.n_pairs
@@ -218,8 +230,7 @@ def fit_sizes(config: Config, corpus: CorpusSize) -> Config:
 
 def fit_validation(config: Config, steps_per_epoch: int) -> Config:
     """Return the config. An unset `train.validate_every` becomes one epoch, within 100 to 4000 steps."""
-    validate_every = int(clamp(steps_per_epoch, 100, 4000))
-    return with_unset(config, {"train": {"validate_every": validate_every}})
+    return with_unset(config, {"train": {"validate_every": fitted_interval(steps_per_epoch)}})
 
 
 class PieceCounts(NamedTuple):
@@ -323,6 +334,7 @@ train:
   warmup: {plan.warmup}  # a quarter of the updates
   softmax_share: {plan.softmax_share}  # share of the vocabulary in the softmax of a step; less than 1 saves time
   cooldown: 0.4  # the rate falls to 0 over the last 40 %, in which BLEU rises most
+  validate_every: {plan.validate_every}  # every epoch or, if an epoch is shorter, every 2 minutes
 """
 FINETUNING = """\
 train:
