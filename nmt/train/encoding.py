@@ -26,7 +26,8 @@ from nmt.text.corpus_files import CHUNK, SIDES, CorpusRange, Pairs, RaggedArray
 from nmt.text.tokenizer import Tokenizer, Tokenizers
 from nmt.text.tokenizer_training import pieces_per_word, train_tokenizer
 from nmt.text.vocabulary import tag_of
-from nmt.train.plan import PieceCounts, fit_sizes
+from nmt.train.plan import fit_sizes
+from nmt.train.plan_decoding import PieceCounts
 from nmt.train.preparation import FORMAT, read_corpus, sample
 
 log = logging.getLogger("nmt")

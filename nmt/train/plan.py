@@ -5,14 +5,12 @@ of 3,000 to 158,000 pairs.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
 import yaml
-from numpy.typing import NDArray
 from pydantic import ValidationError
 
 from nmt.config import Config, Files, data_root
@@ -20,7 +18,6 @@ from nmt.config.yaml_file import CoreDumper
 from nmt.corpus.split import Facts
 from nmt.errors import ConfigError
 from nmt.languages import script_of
-from nmt.text.sentences import learn_abbreviations, sentence_spans
 
 PIECES_PER_WORD = 1.35  # mean number of pieces per word on either side; EOS counts
 # batch_tokens / sqrt(target tokens in all epochs). Of 0.5, 1 and 2, 1 was best in 3 minutes and in 22.
@@ -37,14 +34,8 @@ FINETUNING_LR = 2.5e-4
 WIDE, WIDE_LR = 512, 1e-4  # models of this width or more get a lower rate
 GENERAL_SHARE = 0.75  # share of the old training text in an epoch
 FINETUNING_EPOCHS = 40
-SLACK = 1.5  # the slope of the length limit is this multiple of the mean target length / source length
-MIN_ROOM = 10  # minimum intercept of the length limit, in tokens
-MARGIN = 5  # tokens added to the intercept, because new text may need more
-OUTLIERS = 100_000  # one reference per this many training pairs may be longer than the limit
-MAX_SLOPE, MAX_INTERCEPT = 100.0, 100_000  # largest valid `decode.max_length_a` and `decode.max_length_b`
 LARGE_VOCABULARY = 4_000  # with this many pieces or more, a sampled softmax saves much of the time of a step
 CODE_SHARE = 0.01  # `data.placeholders` is true if at least this share of the pairs has %s, {name}, <b> or the like
-OFTEN = 0.1  # `decode.whole_lines` is set if a larger share of lines has several sentences
 
 
 class CorpusSize(NamedTuple):
@@ -231,64 +222,6 @@ def fit_sizes(config: Config, corpus: CorpusSize) -> Config:
 def fit_validation(config: Config, steps_per_epoch: int) -> Config:
     """Return the config. An unset `train.validate_every` becomes one epoch, within 100 to 4000 steps."""
     return with_unset(config, {"train": {"validate_every": fitted_interval(steps_per_epoch)}})
-
-
-class PieceCounts(NamedTuple):
-    """The lengths of the pairs of a training corpus, in pieces without EOS. One element per pair."""
-
-    source: NDArray[Any]
-    target: NDArray[Any]
-
-
-def fit_limit(config: Config, corpora: Sequence[PieceCounts], base: Config | None) -> Config:
-    """Return the config. An unset maximum output length is fitted to the training pairs.
-
-    The maximum for S source tokens is ⌈a·S⌉ + b. The slope a is `SLACK` times the mean ratio of target tokens to source
-    tokens, at least 1. With several corpora, the largest ratio is used. The intercept b is the smallest that suffices
-    for the references, plus `MARGIN`.
-
-    A high limit costs time, because some searches go on until the limit. So one reference per `OUTLIERS` pairs may
-    exceed the limit. Most of these pairs are misaligned.
-
-    `base` is the config of the model from which training starts. Slope and intercept are at least those of `base`.
-    """
-    # 1. Compute the slope. EOS counts on both sides.
-    ratio = 1.0
-    for corpus in corpora:
-        if len(corpus.source):
-            mean_ratio = (corpus.target + 1).sum() / (corpus.source + 1).sum()
-            ratio = max(ratio, float(mean_ratio))
-    slope = math.ceil(100 * SLACK * ratio) / 100
-    slope = min(slope, MAX_SLOPE)
-    least = MIN_ROOM
-    if base:
-        slope = max(slope, base.decode.max_length_a)
-        least = base.decode.max_length_b
-    if "max_length_a" in config.decode.model_fields_set:
-        slope = config.decode.max_length_a
-
-    # 2. Compute the intercept that each pair needs: target length - ⌈slope * source length⌉. Ignore the `n_outliers`
-    # pairs that need the largest.
-    source = np.concatenate([corpus.source for corpus in corpora]) + 1
-    target = np.concatenate([corpus.target for corpus in corpora]) + 1
-    sorted_needed = np.sort(target - np.ceil(slope * source))
-    n_outliers = len(sorted_needed) // OUTLIERS
-    most = int(sorted_needed[-1 - n_outliers])
-    intercept = min(max(most + MARGIN, least), MAX_INTERCEPT)
-    return with_unset(config, {"decode": {"max_length_a": slope, "max_length_b": intercept}})
-
-
-def fit_sentences(config: Config, sources: Sequence[str]) -> Config:
-    """Return the config. Unset `decode.abbreviations` and `decode.whole_lines` are fitted to the source lines.
-
-    A model that is trained on lines of several sentences learns to translate these sentences together. So it should
-    translate whole lines. `sources` is a sample of the source lines.
-    """
-    config = with_unset(config, {"decode": {"abbreviations": learn_abbreviations(sources)}})
-    n_sentences = [len(sentence_spans(line, config.decode.abbreviations)) for line in sources]
-    n_several = sum(n > 1 for n in n_sentences)
-    whole_lines = n_several > OFTEN * len(sources)
-    return with_unset(config, {"decode": {"whole_lines": whole_lines}})
 
 
 def with_unset(config: Config, values: dict[str, Any], *, what: str = "sizes chosen for this corpus") -> Config:

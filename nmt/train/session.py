@@ -28,7 +28,8 @@ from nmt.train.corpora import mixture_of
 from nmt.train.encoding import drop_lengths, train_tokenizers
 from nmt.train.loop import Session, Trainer
 from nmt.train.memory import check_memory, n_fitting_replicas
-from nmt.train.plan import fit_limit, fit_sentences, fit_sizes, fit_validation, with_unset
+from nmt.train.plan import fit_sizes, fit_validation, with_unset
+from nmt.train.plan_decoding import fit_limit, fit_sentences
 from nmt.train.preparation import TrainingText, read_corpus, sample
 from nmt.train.progress import OR_ANEW, Progress, ending, ranking
 from nmt.train.report import clock

@@ -15,20 +15,17 @@ from nmt.corpus.split import Facts
 from nmt.decode.options import SearchOptions
 from nmt.errors import ConfigError
 from nmt.train.plan import (
-    MARGIN,
     CorpusSize,
-    PieceCounts,
     Plan,
     data_text,
     finetuning_text,
-    fit_limit,
     fit_machine,
-    fit_sentences,
     fit_sizes,
     fit_validation,
     plan_text,
     size_of,
 )
+from nmt.train.plan_decoding import MARGIN, PieceCounts, fit_limit, fit_sentences
 
 FITTED: dict[str, float] = {
     "tokenizer.vocab_size": 5000,
