@@ -19,7 +19,7 @@ MIN_ROOM = 10  # minimum intercept of the length limit, in tokens
 MARGIN = 5  # tokens added to the intercept, because new text may need more
 OUTLIERS = 100_000  # one reference per this many training pairs may be longer than the limit
 MAX_SLOPE, MAX_INTERCEPT = 100.0, 100_000  # largest valid `decode.max_length_a` and `decode.max_length_b`
-OFTEN = 0.1  # `decode.whole_lines` is set if a larger share of lines has several sentences
+OFTEN = 0.1  # `decode.whole_lines` is true if more than this share of the lines has several sentences
 
 
 class PieceCounts(NamedTuple):
@@ -30,7 +30,7 @@ class PieceCounts(NamedTuple):
 
 
 def fit_limit(config: Config, corpora: Sequence[PieceCounts], base: Config | None) -> Config:
-    """Return the config. An unset maximum output length is fitted to the training pairs.
+    """Fit the maximum output length to the training pairs, if it is unset. Return the new config.
 
     The maximum for S source tokens is ⌈a·S⌉ + b. The slope a is `SLACK` times the mean ratio of target tokens to source
     tokens, at least 1. With several corpora, the largest ratio is used. The intercept b is the smallest that suffices
@@ -68,7 +68,7 @@ def fit_limit(config: Config, corpora: Sequence[PieceCounts], base: Config | Non
 
 
 def fit_sentences(config: Config, sources: Sequence[str]) -> Config:
-    """Return the config. Unset `decode.abbreviations` and `decode.whole_lines` are fitted to the source lines.
+    """Fit `decode.abbreviations` and `decode.whole_lines` to the source lines, if unset. Return the new config.
 
     A model that is trained on lines of several sentences learns to translate these sentences together. So it should
     translate whole lines. `sources` is a sample of the source lines.
