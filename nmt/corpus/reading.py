@@ -132,7 +132,5 @@ def read_spans(paths: Sequence[Path], spans: Sequence[tuple[int, int]]) -> Itera
 def lines_at(paths: Sequence[Path], numbers: Sequence[int]) -> dict[int, bytes]:
     """Return the given lines of a side by line number, counted from 1. Numbers after the last line are ignored."""
     wanted = set(numbers)
-    if not wanted:
-        return {}
-    lines = itertools.islice(side_lines(paths), max(wanted))
+    lines = itertools.islice(side_lines(paths), max(wanted, default=0))
     return {number: raw for number, raw in enumerate(lines, 1) if number in wanted}

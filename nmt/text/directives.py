@@ -62,7 +62,7 @@ def numbers_of(text: str, syntaxes: Collection[str]) -> list[tuple[regex.Match[s
 
     There are none if the text has only one directive. A `*` takes an argument, too: `%*d` becomes `%2$*1$d`.
     """
-    directives = unnumbered_directives(text, syntaxes) if "%" in text or "{" in text else []
+    directives = unnumbered_directives(text, syntaxes)
     if len(directives) < 2:
         return []
     names = []

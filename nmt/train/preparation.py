@@ -33,7 +33,7 @@ MAX_DEV_PAIRS = 1_000
 DEV_SHARE = 0.02  # share of the pairs of data.train that is held out if data.dev is not set
 SAMPLE_PAIRS = 200_000  # default size of `sample`; training a tokenizer on more pairs takes too much memory
 LEXICON_PAIRS = 50_000  # maximum number of pairs from which `lexicon_of` learns translations of words
-FORMAT = 6  # version of the files in the cache; raise it when their content changes
+FORMAT = 7  # version of the files in the cache; raise it when their content changes
 
 
 @dataclass
@@ -252,8 +252,7 @@ def annotated_pairs(pairs: Pairs, data: Data) -> Path:
 
 def lexicon_of(pairs: Pairs) -> alignment.Lexicon:
     """Return a lexicon of word translations, learned from a random sample of the pairs."""
-    step = 1 + min(len(pairs), SAMPLE_PAIRS) // LEXICON_PAIRS
-    sampled = sample(pairs)[::step]
+    sampled = sample(pairs, LEXICON_PAIRS)
     source = alignment.hash_words([pair.source for pair in sampled])
     target = alignment.hash_words([pair.target for pair in sampled])
     return alignment.learn_lexicon(source, target)

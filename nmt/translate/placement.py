@@ -66,8 +66,6 @@ def cut_equal_words(pair: TaggedPair) -> set[int]:
 
     So the edges of elements in such words need no rule of their own. Returns the source words that are such parts.
     """
-    if len(pair.whole_words) == len(pair.source_words):
-        return set()
     # 1. For each source word that contains the edge of an element, find an equal word among its linked target words.
     targets = linked_targets(pair)
     parts_of: dict[int, range] = {}  # indices of source words, by the target word that is cut
@@ -318,11 +316,8 @@ class Placement:
         return best
 
     def share_of(self, own_words: range, target_word: int) -> float:
-        """Return p(`own_words` | target word). The loop is over words or shares, whichever are fewer."""
-        shares = self.pair.shares[target_word]
-        if len(own_words) < len(shares):
-            return sum(shares.get(s, 0.0) for s in own_words)
-        return sum(share for s, share in shares.items() if s in own_words)
+        """Return p(`own_words` | target word)."""
+        return sum(share for s, share in self.pair.shares[target_word].items() if s in own_words)
 
     def position(self, element: Element, words: range) -> int:
         """Return the target position of an element without linked words. `words` are the target words of its parent.

@@ -62,7 +62,7 @@ def placed(source: str, translation: str, links: str) -> str:
     return written(tagged_pair(segment, translation), links_of(links))
 
 
-# Links are between the words and punctuation marks of both texts.
+# Tags go around the words that the tagged ones became. Links are between words and punctuation marks.
 PLACED = [
     ("Ein <b>Hund</b> rennt.", "A dog runs.", "0-0 1-1 2-2 3-3", "A <b>dog</b> runs."),
     ("<b>Ein Hund rennt.</b>", "A dog runs.", "", "<b>A dog runs.</b>"),
@@ -80,15 +80,7 @@ PLACED = [
     ("<i>a</i> &amp; <b>b</b>", "x & < y", "0-0 2-3", "<i>x</i> &amp; &lt; <b>y</b>"),
     ("<b>the option</b> a", "l’option a", "0-0 1-0 2-1", "<b>l’option</b> a"),
 ]
-
-
-@pytest.mark.parametrize(("source", "translation", "links", "expected"), PLACED)
-def test_tags_go_around_the_words_that_the_tagged_ones_became(
-    source: str, translation: str, links: str, expected: str
-) -> None:
-    assert placed(source, translation, links) == expected
-
-
+# Opaque elements go to their stand-ins, and marks to their words.
 OPAQUE = [
     ("nimm <code>a &lt; b</code> jetzt", "now take ①", "0-1 2-0", "now take <code>a &lt; b</code>"),
     ("<code>x</code> und <code>y</code>", "② and ①", "0-0 1-1", "<code>y</code> and <code>x</code>"),
@@ -104,16 +96,7 @@ OPAQUE = [
     ("Tür <b>3</b>.", "door ①.", "0-0 2-2", "door <b>3</b>."),
     ("<ruby>我<rt>wǒ</rt></ruby>买", "bought I", "0-1 1-0", "bought <ruby>I<rt>wǒ</rt></ruby>"),
 ]
-
-
-@pytest.mark.parametrize(("source", "translation", "links", "expected"), OPAQUE)
-def test_opaque_elements_go_to_their_stand_ins_and_marks_to_their_words(
-    source: str, translation: str, links: str, expected: str
-) -> None:
-    assert placed(source, translation, links) == expected
-
-
-# Links are between the parts into which tags split the words.
+# An element in a word goes around equal characters, or beside the word. Links are between the parts of words.
 IN_WORDS = [
     ("H<sub>2</sub>O da", "there H2O", "0-1 1-1 2-1 3-0", "there H<sub>2</sub>O"),
     ("<b>H</b>aus", "house", "0-0 1-0", "<b></b>house"),
@@ -142,10 +125,8 @@ IN_WORDS = [
 ]
 
 
-@pytest.mark.parametrize(("source", "translation", "links", "expected"), IN_WORDS)
-def test_an_element_in_a_word_goes_around_equal_characters_or_beside_the_word(
-    source: str, translation: str, links: str, expected: str
-) -> None:
+@pytest.mark.parametrize(("source", "translation", "links", "expected"), [*PLACED, *OPAQUE, *IN_WORDS])
+def test_elements_are_placed_by_links(source: str, translation: str, links: str, expected: str) -> None:
     assert placed(source, translation, links) == expected
 
 
