@@ -3,6 +3,7 @@
 import logging
 import math
 import time
+from datetime import timedelta
 
 from nmt.evaluate import readable
 from nmt.train.step import StepFigures
@@ -64,11 +65,5 @@ class Report:
 
 
 def clock(seconds: float) -> str:
-    """Return a duration as text for the user, such as "2 h 05 min", "3 min 07 s" or "12 s"."""
-    minutes, seconds = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    if hours:
-        return f"{hours} h {minutes:02} min"
-    if minutes:
-        return f"{minutes} min {seconds:02} s"
-    return f"{seconds} s"
+    """Return a duration as hours, minutes and seconds, such as 0:03:07."""
+    return str(timedelta(seconds=round(seconds)))
