@@ -124,6 +124,7 @@ class Data(Section):
     nfkc_source: bool = Field(False, description="normalize the source side with NFKC (the target never is)")
     placeholders: bool = Field(False, description="learn to keep numbers, URLs, {name} and the like as they are")
     glossary: bool = Field(False, description="learn to translate terms as nmt translate --glossary says")
+    concatenate: float = Field(0.0, ge=0, le=1, description="share of the pairs of an epoch that are joined in twos")
     # `Config.direction` sets this value. Users do not set it.
     target_tag: str = Field("", description="the only target language of a model of several: fra for >>fra<<")
 
@@ -164,6 +165,8 @@ class Data(Section):
         is_list = len(self.train) != 1 or bool(self.directions)
         if is_list and (self.mix or self.target_tag):
             raise ValueError("mix and target_tag do not go with a list of corpora in train")
+        if self.concatenate and (is_list or self.target_tag):
+            raise ValueError("concatenate needs a corpus of one direction in train")
         if not is_list and self.temperature != 1:
             raise ValueError("temperature needs a list of corpora in train")
         for name in ("train", "dev", "test"):
@@ -361,12 +364,14 @@ class Config(Section):
             raise ValueError("model.tied_embeddings=all needs tokenizer.joint=true; use decoder or none")
         # 2. The longest pair must fit into the model and into a batch.
         longest = self.data.max_length
+        if self.data.concatenate:
+            longest *= 2
         positions = self.model.max_positions
         if longest >= positions:  # EOS also needs a position
-            raise ValueError(f"data.max_length ({longest}) must be less than model.max_positions ({positions})")
+            raise ValueError(f"model.max_positions ({positions}) must be more than {longest}, see data.max_length")
         tokens = self.train.batch_tokens
-        if longest + 1 > tokens:
-            raise ValueError(f"train.batch_tokens ({tokens}) cannot hold a pair of data.max_length ({longest}) pieces")
+        if longest >= tokens:  # EOS also counts
+            raise ValueError(f"train.batch_tokens ({tokens}) must be more than {longest}, see data.max_length")
         return self
 
 

@@ -184,6 +184,7 @@ class TrainingData:
     seed: int  # seed of the order of pairs and batches
     accumulate: int = 1  # number of batches per optimizer step
     mixture: Mixture | None = None  # mixing ratio of the corpora; if None, an epoch has each pair once
+    concatenate: float = 0.0  # share of the pairs that are joined in twos, 0-1
 
     @property
     def n_epoch_pairs(self) -> int:
@@ -194,7 +195,8 @@ class TrainingData:
     def n_batches(self) -> int:
         """The number of batches per epoch, estimated from the first pool of the first epoch."""
         pool = next(self._pools(0))
-        return round(len(pool.batches) * self.n_epoch_pairs / len(pool.pairs))
+        n_pools = max(self.n_epoch_pairs / POOL_PAIRS, 1)
+        return round(len(pool.batches) * n_pools)
 
     def batches(self, epoch: int, first: int = 0) -> Iterator[Batch]:
         """Yield the batches of an epoch, beginning with the batch at index `first`."""
@@ -220,6 +222,12 @@ class TrainingData:
             if self.mixture is not None:
                 pairs = self.mixture.pairs(pairs, epoch, self.seed)
             source, target = (ids.take(pairs) for ids in self.ids)
+            if self.concatenate:
+                # Append every second pair of a share of the pairs to the pair before it.
+                follows = np.zeros(len(pairs), np.bool_)
+                follows[1 : round(self.concatenate * len(pairs)) : 2] = True
+                source, target = (ids.compact(pairs).joined(follows) for ids in self.ids)
+                pairs = pairs[~follows]
             lengths = np.stack([source.lengths, target.lengths], axis=1)
             yield Pool(pairs, source, target, cut_batches(lengths, self.batch_tokens))
 

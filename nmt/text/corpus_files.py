@@ -57,6 +57,10 @@ class RaggedArray:
         """Copy the rows with these indices to a new array."""
         return self.from_lists([self[i] for i in index], self.values.dtype)
 
+    def joined(self, follows: NDArray[np.bool_]) -> "RaggedArray":
+        """Append each row in the mask `follows` to the row before it, which must be its neighbor in `values`."""
+        return RaggedArray(self.values, self.starts[~follows], self.ends[~np.roll(follows, -1)])
+
     @property
     def lengths(self) -> NDArray[np.int64]:
         return self.ends - self.starts

@@ -71,7 +71,7 @@ def prepare(config: Config, *, device: str = "auto", fresh: bool = False) -> Ses
     config = fit_sentences(config, [pair.source for pair in sample(encoded.pairs, SAMPLED_LINES)])
     mixture = mixture_of(config, encoded.pairs)
     sizes = config.train.model_dump(include={"batch_tokens", "accumulate"})
-    data = TrainingData(*encoded, seed=config.seed, mixture=mixture, **sizes)
+    data = TrainingData(*encoded, seed=config.seed, mixture=mixture, concatenate=config.data.concatenate, **sizes)
     config = fit_validation(config, math.ceil(data.n_batches / config.train.accumulate))
     log_chosen(f"chosen for {len(corpus.train):,} pairs", given, config)
 

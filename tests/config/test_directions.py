@@ -27,6 +27,7 @@ data.train=[{source: a, target: b, languages: de}] → 'data.train.0.languages':
 data.dev=null → dev needs corpora that have languages, such as de-en
 data.dev={source: a, target: b} → dev needs corpora that have languages, such as de-en
 data.dev=[{source: a, target: b, languages: en-fr}] → dev has en-fr, but train has no corpus into that
+data.concatenate=0.5 → concatenate needs a corpus of one direction in train
 data.mix={x: {source: a, target: b, weight: 0.1}} → mix and target_tag do not go with a list of corpora
 data.train=3 → 'data.train': input should be a valid dictionary or instance of Files, got 3
 """
