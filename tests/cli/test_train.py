@@ -86,7 +86,7 @@ def test_train_dry_run_estimates_cost_and_writes_nothing(five_corpus: FiveCorpus
     before = file_bytes(five_corpus.home)
     (line,) = out_lines(run_in(five_corpus.home, "train five.yaml model.d_model=32 --dry-run --replicas 1"))
     assert file_bytes(five_corpus.home) == before
-    pattern = r"[\d,]+ parameters on cpu, replicas: 1; an epoch of 1 steps takes \d+ s and \d+\.\d\d GB"
+    pattern = r"[\d,]+ parameters on cpu, replicas: 1; an epoch of 1 steps takes \d:\d\d:\d\d and \d+\.\d\d GB"
     assert re.fullmatch(pattern, line)
 
 
