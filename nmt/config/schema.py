@@ -124,7 +124,9 @@ class Data(Section):
     nfkc_source: bool = Field(False, description="normalize the source side with NFKC (the target never is)")
     placeholders: bool = Field(False, description="learn to keep numbers, URLs, {name} and the like as they are")
     glossary: bool = Field(False, description="learn to translate terms as nmt translate --glossary says")
-    concatenate: float = Field(0.0, ge=0, le=1, description="share of the pairs of an epoch that are joined in twos")
+    concatenate: float = Field(
+        0.0, ge=0, le=1, description="share of the pairs of an epoch that are concatenated, two by two"
+    )
     # `Config.direction` sets this value. Users do not set it.
     target_tag: str = Field("", description="the only target language of a model of several: fra for >>fra<<")
 
@@ -363,15 +365,16 @@ class Config(Section):
         if self.model.tied_embeddings == "all" and not self.tokenizer.joint:
             raise ValueError("model.tied_embeddings=all needs tokenizer.joint=true; use decoder or none")
         # 2. The longest pair must fit into the model and into a batch.
-        longest = self.data.max_length
+        longest, limit = self.data.max_length, "data.max_length"
         if self.data.concatenate:
             longest *= 2
+            limit = "twice data.max_length"
         positions = self.model.max_positions
         if longest >= positions:  # EOS also needs a position
-            raise ValueError(f"model.max_positions ({positions}) must be more than {longest}, see data.max_length")
+            raise ValueError(f"{limit} ({longest}) must be less than model.max_positions ({positions})")
         tokens = self.train.batch_tokens
-        if longest >= tokens:  # EOS also counts
-            raise ValueError(f"train.batch_tokens ({tokens}) must be more than {longest}, see data.max_length")
+        if longest + 1 > tokens:
+            raise ValueError(f"train.batch_tokens ({tokens}) cannot hold a pair of {limit} ({longest}) pieces")
         return self
 
 

@@ -184,7 +184,7 @@ class TrainingData:
     seed: int  # seed of the order of pairs and batches
     accumulate: int = 1  # number of batches per optimizer step
     mixture: Mixture | None = None  # mixing ratio of the corpora; if None, an epoch has each pair once
-    concatenate: float = 0.0  # share of the pairs that are joined in twos, 0-1
+    concatenate: float = 0.0  # share of the pairs that are concatenated, two by two; 0-1
 
     @property
     def n_epoch_pairs(self) -> int:
@@ -223,11 +223,12 @@ class TrainingData:
                 pairs = self.mixture.pairs(pairs, epoch, self.seed)
             source, target = (ids.take(pairs) for ids in self.ids)
             if self.concatenate:
-                # Append every second pair of a share of the pairs to the pair before it.
-                follows = np.zeros(len(pairs), np.bool_)
-                follows[1 : round(self.concatenate * len(pairs)) : 2] = True
-                source, target = (ids.compact(pairs).joined(follows) for ids in self.ids)
-                pairs = pairs[~follows]
+                # The order is random, so concatenate neighbors: the first and second pair, the third and fourth, ...
+                n_concatenated = round(self.concatenate * len(pairs))
+                is_first = np.ones_like(pairs, bool)  # whether a pair is the first of two, or single
+                is_first[1:n_concatenated:2] = False
+                source, target = (ids.compact(pairs).concatenated(is_first) for ids in self.ids)
+                pairs = pairs[is_first]
             lengths = np.stack([source.lengths, target.lengths], axis=1)
             yield Pool(pairs, source, target, cut_batches(lengths, self.batch_tokens))
 

@@ -57,9 +57,12 @@ class RaggedArray:
         """Copy the rows with these indices to a new array."""
         return self.from_lists([self[i] for i in index], self.values.dtype)
 
-    def joined(self, follows: NDArray[np.bool_]) -> "RaggedArray":
-        """Append each row in the mask `follows` to the row before it, which must be its neighbor in `values`."""
-        return RaggedArray(self.values, self.starts[~follows], self.ends[~np.roll(follows, -1)])
+    def concatenated(self, is_first: NDArray[np.bool_]) -> "RaggedArray":
+        """Concatenate rows. A new row begins with each row in the mask `is_first`, and has all rows up to the next one.
+
+        The first row must be in the mask, and the rows must be contiguous in `values`, as in the result of `compact`.
+        """
+        return RaggedArray(self.values, self.starts[is_first], self.ends[np.roll(is_first, -1)])
 
     @property
     def lengths(self) -> NDArray[np.int64]:

@@ -62,6 +62,8 @@ def numbers_of(text: str, syntaxes: Collection[str]) -> list[tuple[regex.Match[s
 
     There are none if the text has only one directive. A `*` takes an argument, too: `%*d` becomes `%2$*1$d`.
     """
+    if "%" not in text and "{" not in text:
+        return []
     directives = unnumbered_directives(text, syntaxes)
     if len(directives) < 2:
         return []

@@ -74,7 +74,6 @@ def fit_sentences(config: Config, sources: Sequence[str]) -> Config:
     translate whole lines. `sources` is a sample of the source lines.
     """
     config = with_unset(config, {"decode": {"abbreviations": learn_abbreviations(sources)}})
-    n_sentences = [len(sentence_spans(line, config.decode.abbreviations)) for line in sources]
-    n_several = sum(n > 1 for n in n_sentences)
-    whole_lines = n_several > OFTEN * len(sources)
+    has_several = [len(sentence_spans(line, config.decode.abbreviations)) > 1 for line in sources]
+    whole_lines = sum(has_several) > OFTEN * len(sources)
     return with_unset(config, {"decode": {"whole_lines": whole_lines}})

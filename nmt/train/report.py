@@ -64,6 +64,6 @@ class Report:
         self.since, self.recent = time.monotonic(), []
 
 
-def clock(seconds: float) -> str:
-    """Return a duration as hours, minutes and seconds, such as 0:03:07."""
-    return str(timedelta(seconds=round(seconds)))
+def clock(seconds: float) -> timedelta:
+    """Return a duration in whole seconds, which is printed as hours, minutes and seconds, such as 0:03:07."""
+    return timedelta(seconds=round(seconds))

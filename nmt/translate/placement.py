@@ -316,7 +316,7 @@ class Placement:
         return best
 
     def share_of(self, own_words: range, target_word: int) -> float:
-        """Return p(`own_words` | target word)."""
+        """Return the probability that a target word translates one of the source words `own_words`."""
         return sum(share for s, share in self.pair.shares[target_word].items() if s in own_words)
 
     def position(self, element: Element, words: range) -> int:

@@ -278,9 +278,9 @@ def test_an_epoch_has_every_pair_once(make_data: MakeData, tokenizers: Tokenizer
     assert sorted(lines) == list(LINES)
 
 
-def test_pairs_are_joined_in_twos(make_data: MakeData, tokenizers: Tokenizers, pool_pairs: int) -> None:
-    numbers: list[str] = []  # each text begins with its line number
-    n_pairs = set()
+def test_pairs_are_concatenated_two_by_two(make_data: MakeData, tokenizers: Tokenizers, pool_pairs: int) -> None:
+    numbers: list[str] = []  # line numbers, with which the texts begin
+    n_pairs = set()  # numbers of pairs in a row of a batch
     for batch in make_data(concatenate=0.5).batches(0):
         for source, target in zip(batch.src.tolist(), batch.tgt_in.tolist(), strict=True):
             of_source = re.findall(r"\d+", tokenizers.source.decode(source))
@@ -308,7 +308,7 @@ def test_an_epoch_goes_on_from_any_batch(make_data: MakeData, pool_pairs: int, o
     data = make_data(**options)
     expected = epoch_of(data, 1)
     n = len(expected)
-    for first in (1, n - 1, n, n + 3):
+    for first in (1, 5, n - 1, n, n + 3):
         assert epoch_of(data, 1, first) == expected[first:]
 
 

@@ -92,4 +92,4 @@ def test_the_mean_of_directions_has_all_signatures() -> None:
 
 
 def test_clock() -> None:
-    assert clock(3725.4) == "1:02:05"
+    assert str(clock(3725.4)) == "1:02:05"

@@ -62,7 +62,7 @@ def placed(source: str, translation: str, links: str) -> str:
     return written(tagged_pair(segment, translation), links_of(links))
 
 
-# Tags go around the words that the tagged ones became. Links are between words and punctuation marks.
+# An element encloses the translations of its source words. Links are between words and punctuation marks.
 PLACED = [
     ("Ein <b>Hund</b> rennt.", "A dog runs.", "0-0 1-1 2-2 3-3", "A <b>dog</b> runs."),
     ("<b>Ein Hund rennt.</b>", "A dog runs.", "", "<b>A dog runs.</b>"),
@@ -80,7 +80,7 @@ PLACED = [
     ("<i>a</i> &amp; <b>b</b>", "x & < y", "0-0 2-3", "<i>x</i> &amp; &lt; <b>y</b>"),
     ("<b>the option</b> a", "l’option a", "0-0 1-0 2-1", "<b>l’option</b> a"),
 ]
-# Opaque elements go to their stand-ins, and marks to their words.
+# An opaque element replaces its stand-in. A footnote mark follows the translation of the word before it.
 OPAQUE = [
     ("nimm <code>a &lt; b</code> jetzt", "now take ①", "0-1 2-0", "now take <code>a &lt; b</code>"),
     ("<code>x</code> und <code>y</code>", "② and ①", "0-0 1-1", "<code>y</code> and <code>x</code>"),
@@ -96,7 +96,8 @@ OPAQUE = [
     ("Tür <b>3</b>.", "door ①.", "0-0 2-2", "door <b>3</b>."),
     ("<ruby>我<rt>wǒ</rt></ruby>买", "bought I", "0-1 1-0", "bought <ruby>I<rt>wǒ</rt></ruby>"),
 ]
-# An element in a word goes around equal characters, or beside the word. Links are between the parts of words.
+# An element within a word encloses the same characters in the target word. If there are none, it goes beside that word.
+# Links are between the parts into which tags split the words.
 IN_WORDS = [
     ("H<sub>2</sub>O da", "there H2O", "0-1 1-1 2-1 3-0", "there H<sub>2</sub>O"),
     ("<b>H</b>aus", "house", "0-0 1-0", "<b></b>house"),
