@@ -25,9 +25,8 @@ PROPERTY = re.compile(
 )
 _SPACE = r"(?:\s|/\*.*?\*/|//[^\r\n]*+)*+"
 _CHARACTERS = r'(?:[^"\\]|\\[^0-9abv])*+'  # escapes of bytes by numbers, and of control characters, are not supported
-# An entry begins the file or follows the semicolon of another one.
 STRINGS_ENTRY = re.compile(
-    rf'(?<![^;\ufeff]){_SPACE}(?:\Z|(?:"{_CHARACTERS}"|[\w.$/:-]++){_SPACE}={_SPACE}"(?P<value>{_CHARACTERS})"{_SPACE};)',
+    rf'{_SPACE}(?:\Z|(?:"{_CHARACTERS}"|[\w.$/:-]++){_SPACE}={_SPACE}"(?P<value>{_CHARACTERS})"{_SPACE};)',
     re.DOTALL,
 )
 ESCAPE = re.compile(r"\\(?:[uU](?P<code>[0-9a-fA-F]{4})|(?:\r\n?|\n)[ \t\f]*|(?P<name>.))")

@@ -132,7 +132,7 @@ def test_many_messages_take_little_memory() -> None:
 # Expressions that are matched at one place only, in a few characters, or with well-formed texts.
 MATCHED = {"ADDRESS_OR_BRANCHES", "BEFORE_CLAUSE", "BEGINS_WITH_TIME", "DECIMAL", "ENCODING", "FRONT_MATTER"}
 MATCHED |= {"FROM_CJK", "LAST_WORD"}  # the latter is searched in some characters only
-MATCHED |= {"CELL", "MEMBERS", "PO_FUZZY", "PO_LINE", "TOKEN"}
+MATCHED |= {"CELL", "MEMBERS", "PO_FUZZY", "PO_LINE", "STRINGS_ENTRY", "TOKEN"}
 ROOMS = ("nmt.config", "nmt.corpus", "nmt.documents", "nmt.text", "nmt.translate")  # which read text
 
 
