@@ -31,9 +31,8 @@ class SearchOptions(SearchSettings):
         try:
             super().__init__(**values)
         except ValidationError as error:
-            names = ", ".join(type(self).model_fields)
             messages = [f"{fault['loc'][0]}: {described(fault)}" for fault in error.errors()]
-            raise ConfigError("; ".join(messages), hint=f"the options are {names}") from error
+            raise ConfigError("; ".join(messages), hint="nmt translate --help describes the options") from error
         if self.n_best > self.beam:
             message = f"n_best is {self.n_best}, but there are {self.beam} hypotheses"
             raise ConfigError(message, hint=f"add --beam {self.n_best}")
