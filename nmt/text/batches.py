@@ -184,7 +184,7 @@ class TrainingData:
     seed: int  # seed of the order of pairs and batches
     accumulate: int = 1  # number of batches per optimizer step
     mixture: Mixture | None = None  # mixing ratio of the corpora; if None, an epoch has each pair once
-    concatenate: float = 0.0  # share of the pairs that are concatenated, two by two; 0-1
+    concatenate: float = 0.0  # share of the pairs that are concatenated two by two, 0-1
 
     @property
     def n_epoch_pairs(self) -> int:
@@ -223,9 +223,9 @@ class TrainingData:
                 pairs = self.mixture.pairs(pairs, epoch, self.seed)
             source, target = (ids.take(pairs) for ids in self.ids)
             if self.concatenate:
-                # The order is random, so concatenate neighbors: the first and second pair, the third and fourth, ...
+                # The pairs are in random order: concatenate the first with the second, the third with the fourth, ...
                 n_concatenated = round(self.concatenate * len(pairs))
-                is_first = np.ones_like(pairs, bool)  # whether a pair is the first of two, or single
+                is_first = np.ones_like(pairs, bool)  # False for the second pair of two
                 is_first[1:n_concatenated:2] = False
                 source, target = (ids.compact(pairs).concatenated(is_first) for ids in self.ids)
                 pairs = pairs[is_first]

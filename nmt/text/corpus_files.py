@@ -58,9 +58,9 @@ class RaggedArray:
         return self.from_lists([self[i] for i in index], self.values.dtype)
 
     def concatenated(self, is_first: NDArray[np.bool_]) -> "RaggedArray":
-        """Concatenate rows. A new row begins with each row in the mask `is_first`, and has all rows up to the next one.
+        """Concatenate each row in the mask `is_first` with the rows after it that are not in the mask.
 
-        The first row must be in the mask, and the rows must be contiguous in `values`, as in the result of `compact`.
+        The mask must include row 0. The rows must be contiguous in `values`, as in the result of `compact`.
         """
         return RaggedArray(self.values, self.starts[is_first], self.ends[np.roll(is_first, -1)])
 

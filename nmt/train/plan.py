@@ -20,8 +20,8 @@ from nmt.errors import ConfigError
 from nmt.languages import script_of
 
 PIECES_PER_WORD = 1.35  # mean number of pieces per word on either side; EOS counts
-# batch_tokens / sqrt(target tokens in all epochs). With 3 minutes of training, half of this value gave a lower BLEU on
-# both corpora that were tried, and twice this value on one of them.
+# batch_tokens / sqrt(target tokens in all epochs). In trainings of 3 minutes, half of this value gave a lower BLEU on
+# both corpora that were tried, and twice this value gave a lower BLEU on one of them.
 BATCH = 1.0
 VALIDATION_S = 120  # minimum time between two validations in seconds; a validation takes a few seconds
 MIN_PIECES = 600  # minimum number of pieces for bytes (256) and parts of words
@@ -78,7 +78,7 @@ def clamp(x: float, low: float, high: float) -> float:
 
 
 def fitted_interval(n_steps: float) -> int:
-    """Return the number of steps between validations: `n_steps`, limited to the range from 100 to 4000."""
+    """Return the number of steps between validations: `n_steps`, clamped to 100-4000."""
     return int(clamp(n_steps, 100, 4000))
 
 
@@ -155,7 +155,7 @@ class Plan:
     def validate_every(self) -> int:
         """The number of steps between validations: those of one epoch, or of more epochs if an epoch is short."""
         n_epochs = 1.0
-        if self.epoch_s < VALIDATION_S:  # before the measurement, `epoch_s` is NaN, and the comparison is false
+        if self.epoch_s < VALIDATION_S:  # False before the measurement, when `epoch_s` is NaN
             n_epochs = VALIDATION_S / self.epoch_s
         return fitted_interval(n_epochs * self.n_steps / self.n_epochs)
 
@@ -223,7 +223,7 @@ def fit_sizes(config: Config, corpus: CorpusSize) -> Config:
 
 
 def fit_validation(config: Config, steps_per_epoch: int) -> Config:
-    """Return the config. An unset `train.validate_every` becomes one epoch, limited to 100 to 4000 steps."""
+    """Return the config. An unset `train.validate_every` becomes one epoch, clamped to 100-4000 steps."""
     return with_unset(config, {"train": {"validate_every": fitted_interval(steps_per_epoch)}})
 
 

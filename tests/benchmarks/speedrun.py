@@ -8,7 +8,6 @@ import argparse
 import json
 import os
 import resource
-import shutil
 import subprocess
 import sys
 from functools import partial
@@ -45,9 +44,9 @@ def tree_of(commit: str, folder: Path) -> Path:
 def raced(contestant: Contestant, recipe: str, seed: int, runs: Path) -> Row:
     """Train one whole run; return its CPU seconds and its dev BLEU."""
     run = runs / f"{recipe}-{contestant.name}-{seed}"
-    shutil.rmtree(run, ignore_errors=True)  # an interrupted one would be continued, and its time be missing
     config = contestant.tree / "configs" / f"{recipe}.yaml"
-    command = [*NMT, "train", str(config), f"run={run.absolute()}", f"seed={seed}", *contestant.overrides]
+    # Without --fresh, an interrupted run would be resumed, and the CPU time of its first part would not be counted.
+    command = [*NMT, "train", "--fresh", str(config), f"run={run.absolute()}", f"seed={seed}", *contestant.overrides]
     environment = os.environ | {"PYTHONPATH": str(contestant.tree)}
     before = cpu_seconds()
     subprocess.run(command, check=True, env=environment, stdout=subprocess.DEVNULL)

@@ -279,8 +279,8 @@ def test_an_epoch_has_every_pair_once(make_data: MakeData, tokenizers: Tokenizer
 
 
 def test_pairs_are_concatenated_two_by_two(make_data: MakeData, tokenizers: Tokenizers, pool_pairs: int) -> None:
-    numbers: list[str] = []  # line numbers, with which the texts begin
-    n_pairs = set()  # numbers of pairs in a row of a batch
+    numbers: list[str] = []  # the line number at the beginning of each text
+    n_pairs = set()  # how many pairs the rows of the batches have
     for batch in make_data(concatenate=0.5).batches(0):
         for source, target in zip(batch.src.tolist(), batch.tgt_in.tolist(), strict=True):
             of_source = re.findall(r"\d+", tokenizers.source.decode(source))

@@ -96,8 +96,8 @@ OPAQUE = [
     ("Tür <b>3</b>.", "door ①.", "0-0 2-2", "door <b>3</b>."),
     ("<ruby>我<rt>wǒ</rt></ruby>买", "bought I", "0-1 1-0", "bought <ruby>I<rt>wǒ</rt></ruby>"),
 ]
-# An element within a word encloses the same characters in the target word. If there are none, it goes beside that word.
-# Links are between the parts into which tags split the words.
+# An element within a word encloses the same characters in the target word. If that word lacks them, the element goes
+# beside it. Tags split words into parts, and links are between these parts.
 IN_WORDS = [
     ("H<sub>2</sub>O da", "there H2O", "0-1 1-1 2-1 3-0", "there H<sub>2</sub>O"),
     ("<b>H</b>aus", "house", "0-0 1-0", "<b></b>house"),
