@@ -17,6 +17,7 @@ from nmt.translate.tags import Tags, within
 from nmt.translate.translator import Translator
 from nmt.translate.units import TextHypothesis, Translation, Unit
 
+LANGUAGES = SimpleNamespace(source_lang="en", target_lang="fr")
 Change = Callable[[str], str]
 
 
@@ -27,7 +28,7 @@ class Echo:
         self.change = change
         self.sentences: list[str] = []  # that were translated, with {} for opaque elements
         self.options = TranslationOptions()
-        self.config = SimpleNamespace(data=None, decode=SimpleNamespace(batch_size=1))
+        self.config = SimpleNamespace(data=LANGUAGES, decode=SimpleNamespace(batch_size=1))
 
     def start(self, units: list[Unit], options: TranslationOptions, _: int) -> Any:
         steps = [Tags(cast(Any, None), cast(Any, None)), Sentences(options, lambda text: ("", text))]

@@ -193,6 +193,10 @@ def test_a_tag_chooses_what_the_model_does_with_a_text(run: Path, engine: str) -
     assert result == ["fi de ba"]
 
 
+def test_pieces_are_shown_without_a_direction(run: Path) -> None:
+    assert len(out_lines(run_in(run, "tokenize config.yaml --show ba"))) == 1
+
+
 @pytest.mark.parametrize("command", ["translate ba", "align --src x --ref x", "explain ba --json"])
 def test_a_missing_direction_is_one_clear_line(run: Path, command: str) -> None:
     assert "-l src-up" in refused(run, f"{command} -m .", "translates src-up, src-back")

@@ -56,9 +56,8 @@ def check(
     if html is not None:
         from nmt.insight import pages
 
-        files = " and ".join(map(str, corpora[0].source + corpora[0].target))
         data = render.as_plain(report, MAX_LINES_IN_PAGE)
-        streams.write_text(html, pages.page("check", f"{files} – nmt check", data))
+        streams.write_text(html, pages.page("check", f"{corpora[0]} – nmt check", data))
     # 4. Write the cleaned copies.
     if fix is not None:
         from nmt.documents.memories import copy_memories, is_memory

@@ -22,21 +22,18 @@ def config(
     from nmt.cli.tables import columns
     from nmt.config import chosen_by_training, load_config, settings, values
 
-    # Without a file, print the settings and their meanings.
-    rows = [row for row in settings() if row[0].startswith(key)]
-    if not rows:
-        raise ConfigError(f"no key begins with '{key}'", hint="`nmt config` lists all keys")
     if of is None:
         if overrides:
             raise ConfigError("overrides change the values of a file", hint="name it with --of CONFIG")
-        print(*columns(rows), sep="\n")
-        return
-    # With a file, print the values of its settings. For a complete key, print only the value.
-    config = load_config(of, overrides or [])
-    known = dict(values(config)) | chosen_by_training(config)
-    if key in known:
-        print(known[key])
-        return
-    for name, value in known.items():
-        if name.startswith(key):
-            print(f"{name}={value}")
+        # Without a file, print the settings and their meanings.
+        lines = columns([row for row in settings() if row[0].startswith(key)])
+    else:
+        # With a file, print the values of its settings. For a complete key, print only the value.
+        config = load_config(of, overrides or [])
+        known = dict(values(config)) | chosen_by_training(config)
+        lines = [f"{name}={known[name]}" for name in known if name.startswith(key)]
+        if key in known:
+            lines = [known[key]]
+    if not lines:
+        raise ConfigError(f"no key begins with '{key}'", hint="`nmt config` lists all keys")
+    print(*lines, sep="\n")

@@ -82,7 +82,7 @@ def init(
             text += planning.plan_text(plan, facts)
         else:
             cost = f"{minutes:g} minutes" if minutes else "minutes"
-            text += planning.finetuning_text(str(start), start_config, minutes)
+            text += planning.finetuning_text(str(start), start_config, languages[1], minutes)
 
         # 4. Write the config.
         names = streams.printable(" and ".join(file.name for file in files))

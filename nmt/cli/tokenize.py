@@ -28,5 +28,5 @@ def tokenize(
         log.info(message, side, len(getattr(tokenizers, side)), per_word)
     log.info("written to %s", run.path)
     for text in show or []:
-        tokens = tokenizers.source.encode(text)
+        tokens = tokenizers.source.encode_untagged(text)
         print(*tokenizers.source.pieces(tokens))

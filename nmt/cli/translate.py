@@ -53,9 +53,10 @@ def check_arguments(
     if is_document and output in (None, streams.DASH):
         hint = f"add -o NEW{source.suffix}; to translate the name itself, pipe it in"
         raise InputError(f"the translation of {source.path} needs a file or a folder", hint=hint)
-    if not is_document and output is not None and output.suffix.lower() in ZIPPED:
-        message = f"{output} is named as a document, but lines of text would be written to it"
-        raise InputError(message, hint=f"nmt translate FILE{output.suffix} -o NEW{output.suffix}")
+    suffix = output.suffix.lower() if output else ""
+    if not is_document and suffix in (*ZIPPED, ".gz"):
+        message = f"{output} is named as a document or an archive, but lines of text would be written to it"
+        raise InputError(message, hint="-o NEW.txt; a document needs no -i: nmt translate FILE.docx -o NEW.docx")
     # 3. The options of documents.
     if bilingual and source.kind != "document":
         raise InputError("--bilingual is for a document", hint="nmt translate FILE.docx -o FILE.tmx --bilingual")
@@ -102,7 +103,7 @@ def translate(
     n_best: Annotated[int, typer.Option(help="Hypotheses per line, with --json.")] = 1,
     alpha: options.Alpha = None,
     max_length: Annotated[
-        int | None, typer.Option(help="Maximum pieces. [default: by the source's, as fitted in training]")
+        int | None, typer.Option(min=1, help="Maximum pieces. [default: by the source's, as fitted in training]")
     ] = None,
     prefix: Annotated[str, typer.Option(help="Text that every translation begins with.")] = "",
     sample: options.Sample = False,
@@ -143,6 +144,8 @@ def translate(
     )
     has_columns = bool(column or into)
     check_arguments(source, output, line_options, resume=resume, has_columns=has_columns, bilingual=bilingual)
+    if min_match < 1 and not memory:
+        raise InputError("--min-match is for matches of a memory", hint="add --memory FILE")
     if protect:
         from nmt.text.placeholders import patterns_of  # imported here, because this takes 15 ms
 

@@ -14,7 +14,7 @@ LARGEST = 10**9  # upper bound of counts that have no other bound
 # The values that an architecture implements. Keys that are not listed may have any value.
 SUPPORTED: dict[str, dict[str, tuple[object, ...]]] = {
     "transformer": {"cell": ("lstm",), "attention": ("scaled_dot", "dot", "additive")},
-    "rnn": {"norm": ("pre",), "positions": ("sinusoidal",), "padding_mask": (True,), "attention_window": (None,)},
+    "rnn": {"norm": ("pre",), "padding_mask": (True,), "attention_window": (None,)},
 }
 
 
@@ -257,11 +257,12 @@ class ModelSettings(Section):
         if self.architecture == "transformer" and self.d_model % self.n_heads:
             raise ValueError(f"d_model ({self.d_model}) is not divisible by n_heads ({self.n_heads})")
 
-        # 4. Position encodings are pairs of numbers. An rnn, also "sinusoidal", halves its width for two directions.
-        if self.positions in ("sinusoidal", "marian") and self.d_model % 2:
+        # 4. Position encodings are pairs of numbers. An rnn has none, and halves its width for two directions.
+        needs_pairs = self.architecture == "rnn" or self.positions in ("sinusoidal", "marian")
+        if needs_pairs and self.d_model % 2:
             raise ValueError(f"architecture rnn and sinusoids need an even d_model, got {self.d_model}")
         width = self.d_model // self.n_heads
-        if self.positions == "rotary" and width % 2:
+        if self.architecture == "transformer" and self.positions == "rotary" and width % 2:
             raise ValueError(f"rotary positions need an even d_model / n_heads, got {width}")
         return self
 

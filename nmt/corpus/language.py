@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from nmt.languages import VARIETIES, base_language
+from nmt.languages import VARIETIES, base_language, language_code
 from nmt.text.placeholders import KINDS
 
 if TYPE_CHECKING:
@@ -196,12 +196,12 @@ def identifier() -> "LanguageIdentifier":
 
 
 def label_of(code: str) -> str:
-    """Return py3langid's label of a language, given by its code, such as no for nb; "" if the code is empty.
+    """Return py3langid's label of a language, given by its code, such as no for nb; "" if it is no code of a language.
 
     If py3langid does not know the language, return its code without region and script.
     """
-    if not code or code in identifier().labels:
-        return code
+    if not language_code(code) or code in identifier().labels:
+        return language_code(code) and code
     import langcodes  # takes 40 ms, so only if it is needed
 
     label = langcodes.closest_supported_match(code, identifier().labels, max_distance=SAME_LANGUAGE)

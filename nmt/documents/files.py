@@ -61,10 +61,7 @@ def encoding_of(suffix: str, content: bytes) -> str:
     """Return the encoding of a text: UTF-16 if it begins with a BOM of UTF-16, else UTF-8.
 
     Java's property files are in ISO-8859-1, or in UTF-8 if they are valid UTF-8. In ASCII, they may be read as either.
-    A page in ASCII that names another encoding has to stay in ASCII, because browsers read it in that encoding.
     """
-    if suffix.startswith(".htm") and content.isascii() and OTHER_CHARSET.search(content.decode()):
-        return "ascii"
     if suffix != ".properties":
         return UTF_16.get(content[:2], "utf-8")
     for encoding in ("ascii", "utf-8"):
@@ -75,9 +72,13 @@ def encoding_of(suffix: str, content: bytes) -> str:
 
 
 def encoded(text: str, encoding: str, suffix: str) -> bytes:
-    """Encode a text. Characters that the encoding lacks become `&#233;` in HTML and `\\u00e9` in property files."""
+    """Encode a text. Characters that the encoding lacks become `&#233;` in HTML and `\\u00e9` in property files.
+
+    A page that names another encoding, and has no BOM, is read in that encoding by browsers. So it is in ASCII.
+    """
     if suffix.startswith(".htm"):
-        return text.encode(encoding, "xmlcharrefreplace")
+        is_ascii = OTHER_CHARSET.search(text) and not text.startswith("\ufeff")
+        return text.encode("ascii" if is_ascii else encoding, "xmlcharrefreplace")
     outside = {"ascii": r"[^\0-\x7f]", "latin-1": r"[^\0-\xff]"}.get(encoding)
     if outside:
         text = re.sub(outside, lambda character: json.dumps(character[0])[1:-1], text)

@@ -92,16 +92,21 @@ def sides_of(path: Path, languages: Sequence[str]) -> Sequence[str]:
         for name in texts:
             known.setdefault(base_language(name), name)
     known.pop(CONTEXT, None)
-    wanted = map(base_language, languages) if all(languages) else filter(language_code, known)
+    # A language that is not given is the only other one.
+    wanted = [*map(base_language, languages), "", ""][:2]
+    others = [name for name in filter(language_code, known) if name not in wanted]
+    if wanted.count("") == len(others):
+        wanted = [name or others.pop(0) for name in wanted]
     for names in (wanted, SIDES):
         keys = [known[name] for name in names if name in known]
         if len(keys) == 2:
             return keys
     problem = f"{path} has no pairs of {' and '.join(languages)}." if all(languages) else f"which languages of {path}?"
-    raise InputError(
-        f"{problem} It has {', '.join(known) or 'none':.200}",
-        hint="name its columns de and en, or give two of its languages: --source-lang and --target-lang, or -l de-en",
+    hint = (
+        "name its columns by the languages, or give two of its own: --source-lang and --target-lang, or -l de-en, or "
+        "data.source_lang and data.target_lang in a config"
     )
+    raise InputError(f"{problem} It has {', '.join(known) or 'none':.200}", hint=hint)
 
 
 def memory_pairs(

@@ -18,7 +18,7 @@ from nmt.errors import InputError
 PROPERTY = re.compile(
     r"""(?:[ \t\f]*+(?:[#!][^\r\n]*+)?
     | [ \t\f]*+(?:[^\\\s=:]|\\(?:\r\n|[\s\S]))*+  # the key
-      (?:[ \t\f]|\\(?:\r\n?|\n))*+[=:]?(?:\\?[ \t\f]|\\(?:\r\n?|\n))*+
+      (?:[ \t\f]|\\(?:\r\n?|\n))*+[=:]?(?:\\?[ \t\f]|\\(?:\r\n?|\n|u0020|[=:]))*+
       (?P<value>(?:[^\\\r\n]|\\(?!u(?![0-9a-fA-F]{4}))(?:\r\n|[\s\S]|\Z))*+)
     )(?:\r\n?|\n|\Z)""",
     re.VERBOSE,

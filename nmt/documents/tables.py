@@ -71,7 +71,10 @@ def read_string(
         paragraph_end: a regular expression with a group, of what is between two paragraphs.
     """
     if ADDRESS_OR_BRANCHES.fullmatch(text) and not parser.kept:
-        parser.copy(escape(text))
+        before, copied, after = text.partition(text.strip())
+        parser.write(before, before)
+        parser.copy(escape(copied))
+        parser.write(after, after)
         return
     tags = tags or set(TAG_START.findall(text.lower()))
     for i, line in enumerate(re.split(paragraph_end, text)):
@@ -127,10 +130,10 @@ def parse_csv(text: str, column: str, title: object, *, into: str = "", is_tsv: 
         value = field_text(row[source])
         if target != source and field_text(row[target]).strip():
             continue  # the field is filled
-        # Tags may divide a field into several segments, so a field with tags is always in quotes.
-        if is_tsv and row[source]["quoted"] is None and "<" not in value:
-            field_parts = parts_of_string(value, tsv_field)
-        else:
+        # A field of several parts is in quotes, because each part may begin with one.
+        field_parts = parts_of_string(value, tsv_field)
+        n_parts = len(list(filter(None, field_parts)))
+        if not is_tsv or row[source]["quoted"] is not None or n_parts > 1:
             field_parts = ['"', *parts_of_string(value, escape_csv), '"']
         if "context" in names:
             context = field_text(row[names.index("context")])

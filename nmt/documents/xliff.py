@@ -22,7 +22,16 @@ PROPOSAL = (
     "<{0}source>{3}</{0}source><{0}target>{4}</{0}target></{0}alt-trans>"
 )
 TMX_DOUBTFUL = '<prop type="x-review">needs-review</prop>'  # stands before a translation
+# The beginning of the root of version 2, if the root does not name the language of the targets.
+ROOT_WITHOUT_TARGET = re.compile(r"""<(?:[\w.-]+:)?xliff\b(?=[^<>]*\sversion\s*=\s*["']2)(?![^<>]*\strgLang\s*=)""")
 LANGUAGE = re.compile(r"""<tuv\s(?:[^<>]*\s)?(?:xml:)?lang\s*=\s*["']([^"']*)""")
+
+
+def with_target_language(text: str, language: str) -> str:
+    """Name the language of the targets in a file of version 2, which must name it if it has targets."""
+    if not language:
+        return text
+    return ROOT_WITHOUT_TARGET.sub(rf'\g<0> trgLang="{language}"', text, count=1)
 
 
 def xliff_pairs(unit: XmlNode) -> Pairs:

@@ -40,7 +40,7 @@ def check_replaceable(path: Path, names: Collection[str], needed: Sequence[str],
         present = {entry.name for entry in path.iterdir()}
         if not present:
             return
-        if set(needed) <= present <= set(names):
+        if set(needed) <= present <= {*names, "report.html"}:  # `nmt report` writes that page beside a model
             with os_errors_as(InputError, f"read {path / needed[0]}", hint="name another directory"):
                 content = read_capped(path / needed[0], 1_000_000)
             if words.encode() in content:

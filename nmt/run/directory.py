@@ -171,22 +171,18 @@ class RunDirectory:
             atomic_write(file, side.model)
 
     def read_tokenizers(self, config: Config) -> Tokenizers | None:
-        """Return the tokenizers of the run, or None if they are missing or do not suit the config.
+        """Return the tokenizers of the run, or None if they are missing.
 
         Raises ModelError if a file is damaged.
         """
-        joint = config.tokenizer.joint
         # Even with `joint`, there may be two files: see `write_tokenizers`.
-        is_joint = joint and (self.path / "tokenizer.model").exists()
+        is_joint = config.tokenizer.joint and (self.path / "tokenizer.model").exists()
         source_file, target_file = self.tokenizer_files(is_joint)
         if not (source_file.is_file() and target_file.is_file()):
             return None
         # Normalization and target tag apply to the source side only.
         source = self._read_tokenizer(source_file, nfkc=config.data.nfkc_source, target_tag=config.data.target_tag)
-        tokenizers = Tokenizers(source, self._read_tokenizer(target_file))
-        if joint and not tokenizers.one_vocabulary:  # the tokenizers were trained with earlier settings
-            return None
-        return tokenizers
+        return Tokenizers(source, self._read_tokenizer(target_file))
 
     def _read_tokenizer(self, file: Path, *, nfkc: bool = False, target_tag: str | None = None) -> Tokenizer:
         try:
@@ -286,7 +282,7 @@ def model_file(path: Path) -> Path:
     """
     file = RunDirectory(path).model_file if path.is_dir() else path
     if not file.exists():
-        raise ModelError(f"no model at {file}", hint="train one with `nmt train CONFIG`, or name another with -m")
+        raise ModelError(f"no model at {file}", hint="train one with `nmt train CONFIG`, or name another")
     return file
 
 

@@ -22,7 +22,7 @@ from nmt.text.corpus_files import Pairs, RaggedArray
 from nmt.text.permutation import Mixture, shuffled
 
 POOL_PAIRS = 100_000  # maximum number of pairs in a pool
-N_COST_GROUPS = 12  # number of groups of steps with similar cost, see `shuffle_batches`
+N_LENGTHS = 12  # number of groups of batches with similar lengths, see `spread`
 
 
 class Pool(NamedTuple):
@@ -182,7 +182,6 @@ class TrainingData:
     _: KW_ONLY
     batch_tokens: int  # maximum size of a batch, see `cut_batches`
     seed: int  # seed of the order of pairs and batches
-    accumulate: int = 1  # number of batches per optimizer step
     mixture: Mixture | None = None  # mixing ratio of the corpora; if None, an epoch has each pair once
     concatenate: float = 0.0  # share of the pairs that are concatenated two by two, 0-1
 
@@ -200,18 +199,13 @@ class TrainingData:
 
     def batches(self, epoch: int, first: int = 0) -> Iterator[Batch]:
         """Yield the batches of an epoch, beginning with the batch at index `first`."""
-        n_before = 0  # number of batches in the previous pools
         for number, pool in enumerate(self._pools(epoch)):
-            lengths = pool.target.lengths
-            costs = np.array([lengths[batch].sum() for batch in pool.batches])
-            n_open = -n_before % self.accumulate  # number of batches that the previous pool's last step still needs
-            order = shuffle_batches(costs, self.accumulate, n_open, seed_of(self.seed, epoch, number))
+            order = spread(len(pool.batches), seed_of(self.seed, epoch, number))
             for i in order[first:]:
                 batch = pool.batches[i]
                 lines = self.pairs.lines[pool.pairs[batch]].tolist()
                 yield collate([pool.source[j] for j in batch], [pool.target[j] for j in batch], lines)
             first = max(first - len(order), 0)
-            n_before += len(order)
 
     def _pools(self, epoch: int) -> Iterator[Pool]:
         """Yield the pools of an epoch."""
@@ -233,35 +227,17 @@ class TrainingData:
             yield Pool(pairs, source, target, cut_batches(lengths, self.batch_tokens))
 
 
-def shuffle_batches(costs: NDArray[np.int64], accumulate: int, n_open: int, seed: int) -> list[int]:
-    """Shuffle the batches of a pool. Returns the indices of the batches in their new order.
+def spread(n: int, seed: int) -> list[int]:
+    """Return the indices of n batches, which are sorted by length, in a random order.
 
-    The batches of an optimizer step have similar costs, because all ranks wait for the slowest one. Steps of all costs
-    are spread evenly over the pool, because short and long sentences have different gradients.
-
-    Args:
-        costs: number of target tokens of each batch.
-        accumulate: number of batches per step.
-        n_open: number of batches that complete the last step of the previous pool. They come first.
-        seed: seed of the random order.
+    Short and long sentences have different gradients. So each of `N_LENGTHS` groups of batches is spread evenly over
+    the whole order. A few batches in a row, such as those of a step, then represent the corpus.
     """
     generator = torch.Generator().manual_seed(seed)
-
-    # 1. Sort the batches by cost. Noise makes the steps of each epoch different.
-    rank = torch.from_numpy(costs.argsort(kind="stable").argsort())
-    noise = N_COST_GROUPS * torch.rand(len(rank), generator=generator)
-    by_cost = (rank + noise).argsort(stable=True)
-
-    # 2. Each step consists of batches that are neighbors in this order.
-    n_steps = max(len(rank) - n_open, 0) // accumulate
-    stop = n_open + n_steps * accumulate
-    steps = by_cost[n_open:stop].view(n_steps, accumulate)
-
-    # 3. Group the steps by cost. Divide the pool into as many parts as the group has steps, and put one step into each.
-    position = torch.empty(n_steps)  # position of each step in the pool, 0-1
-    for group in torch.arange(n_steps).tensor_split(N_COST_GROUPS):
-        n = len(group)
-        slots = torch.randperm(n, generator=generator) + torch.rand(n, generator=generator)
-        position[group] = slots / n
-    steps = steps[position.argsort(stable=True)]
-    return list(torch.cat([by_cost[:n_open], steps.flatten(), by_cost[stop:]]).tolist())
+    positions = torch.empty(n)  # position of each batch in the order, 0-1
+    for group in torch.arange(n).tensor_split(N_LENGTHS):
+        # Divide the order into as many parts as the group has batches, and put one batch into each.
+        parts = torch.randperm(len(group), generator=generator)
+        places = torch.rand(len(group), generator=generator)  # in each part, 0-1
+        positions[group] = (parts + places) / len(group)
+    return list(positions.argsort(stable=True).tolist())

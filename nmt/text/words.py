@@ -73,7 +73,6 @@ LONG_WORD = rf"(?<!{WORD_CHARACTER}){SPACED_LETTER}{{3,}}(?!{WORD_CHARACTER})"
 CASED_WORD = r"(?<![\w'’])[^\W\d_](?:[\w'’-]*[^\W_])?"  # a word that begins with a letter, with inner hyphens
 # A word with its apostrophes, or a punctuation mark. Tags can be put between two such matches.
 MARKED_WORD = rf"{SYLLABLE}|{_SPACED_WORD}(?:['’]{_SPACED_WORD})*+|{_MARK}"
-WORD_EDGE = rf"(?!\p{{M}})(?:(?<!{WORD_CHARACTER})|(?!{WORD_CHARACTER}))"  # a position that is not inside of a word
 # A word for the comparison of texts without a model. Korean words have many endings, so their syllables are compared.
 # The first two alternatives match most words, so that the search is fast.
 _COMPARED_SPACED_WORD = rf"[^\W_{UNSPACED_SCRIPTS}\p{{Hangul}}]++"

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import yaml
 from pydantic import ValidationError
 
-from nmt.config import Config, Files, data_root
+from nmt.config import Config, data_root
 from nmt.config.yaml_file import CoreDumper
 from nmt.corpus.split import Facts
 from nmt.errors import ConfigError
@@ -308,18 +308,26 @@ def plan_text(plan: Plan, facts: Facts) -> str:
     return text
 
 
-def finetuning_text(start: str, config: Config, minutes: float | None) -> str:
-    """Return the settings of a fine-tuning as YAML. `start` is a run, and `config` is its config.
+def finetuning_text(start: str, config: Config, target: str, minutes: float | None) -> str:
+    """Return the settings of a fine-tuning into `target` as YAML. `start` is a run, and `config` is its config.
 
     The training text of the run is mixed in, because a model forgets what it does not read any more. It is left out if
-    its files are not here, as after an import.
+    its files are not here, as after an import. A model of several languages goes on in one direction, without it.
     """
-    text = ""
+    text = f"  target_tag: {scalar(target)}\n"
     if not config.data.directions:
+        mix = config.data.mix.values()
+        mixed_share = sum(files.weight for files in mix)
+        share_of_each = (1 - mixed_share) / len(config.data.train)
+        shares = [(files, share_of_each) for files in config.data.train]
+        shares += [(files, files.weight) for files in mix]
         mixed = {}
-        for number, files in enumerate(config.data.train, start=1):
-            corpus = general_corpus(config, files)
-            if all(Path(corpus["root"], name).exists() for name in (*files.source, *files.target)):
+        for number, (files, share) in enumerate(shares, start=1):
+            root = data_root(files.root or config.data.root)
+            paths = [root / name for name in (*files.source, *files.target)]
+            if all(map(Path.exists, paths)):
+                corpus = files.model_dump(mode="json", include={"source", "target"})
+                corpus |= {"root": str(root), "weight": round(GENERAL_SHARE * share, 3)}
                 mixed[f"general{number}"] = corpus
         text = "  # The training text of the run is not here, so the model may forget some of what it has learned.\n"
         if mixed:
@@ -328,16 +336,6 @@ def finetuning_text(start: str, config: Config, minutes: float | None) -> str:
     text += FINETUNING.format(start=scalar(start), lr=lr)
     limit = f"max_minutes: {scalar(minutes)}" if minutes else f"max_epochs: {FINETUNING_EPOCHS}"
     return f"{text}  {limit}\n"
-
-
-def general_corpus(config: Config, files: Files) -> dict[str, Any]:
-    """Return an entry of data.mix for a corpus of a run."""
-    root = data_root(files.root or config.data.root)
-    weight = GENERAL_SHARE / len(config.data.train)
-    corpus: dict[str, Any] = {"root": str(root), "weight": round(weight, 3)}
-    corpus["source"] = list(files.source)
-    corpus["target"] = list(files.target)
-    return corpus
 
 
 def scalar(value: Any) -> str:

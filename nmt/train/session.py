@@ -65,13 +65,18 @@ def prepare(config: Config, *, device: str = "auto", fresh: bool = False) -> Ses
     config = fit_sizes(config, corpus.size)
 
     # 3. Choose unset settings to suit the lengths of the encoded pairs.
-    tokenizers = find_tokenizers(config, corpus, start, run, fresh=fresh)
+    tokenizers = find_tokenizers(config, corpus, start)
     encoded = drop_lengths(config, corpus.train, tokenizers)
     config = fit_limit(config, encoded.lengths(), start.checkpoint.config if start else None)
     config = fit_sentences(config, [pair.source for pair in sample(encoded.pairs, SAMPLED_LINES)])
     mixture = mixture_of(config, encoded.pairs)
-    sizes = config.train.model_dump(include={"batch_tokens", "accumulate"})
-    data = TrainingData(*encoded, seed=config.seed, mixture=mixture, concatenate=config.data.concatenate, **sizes)
+    data = TrainingData(
+        *encoded,
+        batch_tokens=config.train.batch_tokens,
+        seed=config.seed,
+        mixture=mixture,
+        concatenate=config.data.concatenate,
+    )
     config = fit_validation(config, math.ceil(data.n_batches / config.train.accumulate))
     log_chosen(f"chosen for {len(corpus.train):,} pairs", given, config)
 
@@ -150,23 +155,14 @@ def log_chosen(why: str, before: Config, after: Config) -> None:
         log.info("%s: %s", why, " ".join(new))
 
 
-def find_tokenizers(
-    config: Config, corpus: TrainingText, start: Start | None, run: RunDirectory, *, fresh: bool
-) -> Tokenizers:
-    """Return the tokenizers of the model that training starts from.
-
-    Without such a model, return the tokenizers of the run. If the run has none, train new ones.
-    """
-    if start:
-        # Use the pieces of the checkpoint, but the normalization and the tag of this config.
-        source, target = start.checkpoint.tokenizers
-        options = config.data.model_dump(include={"nfkc_source", "target_tag"})
-        return Tokenizers.from_models(source.model, target.model, **options)
-    tokenizers = None if fresh else run.read_tokenizers(config)
-    if tokenizers is None:
+def find_tokenizers(config: Config, corpus: TrainingText, start: Start | None) -> Tokenizers:
+    """Return the tokenizers of the model that training starts from. Without such a model, train new ones."""
+    if start is None:
         return train_tokenizers(config, corpus.train)
-    log.info("using the tokenizer that is in %s; --fresh trains a new one", run.path)
-    return tokenizers
+    # Use the pieces of the checkpoint, but the normalization and the tag of this config.
+    source, target = start.checkpoint.tokenizers
+    options = config.data.model_dump(include={"nfkc_source", "target_tag"})
+    return Tokenizers.from_models(source.model, target.model, **options)
 
 
 def with_learned(tokenizers: Tokenizers, start: Start | None, source: RaggedArray) -> Tokenizers:
@@ -225,7 +221,6 @@ def train(session: Session, *, n_replicas: int | None = 1) -> Progress:
         trainer = Trainer(session)
         resumed = trainer.checkpointer.resume()
         progress = trainer.progress
-        run.write_config(session.config)
         if not resumed:
             run.write_tokenizers(session.tokenizers, session.config.tokenizer.joint)
             n_pairs = {"train": len(session.data.pairs), "dev": len(session.corpus.dev)}
@@ -243,6 +238,7 @@ def train(session: Session, *, n_replicas: int | None = 1) -> Progress:
             if trainer.finished():
                 log.info("%s is finished: %s", run.path, ending(settings, progress, n_batches))
                 return progress
+            run.write_config(session.config)
             if resumed:
                 log.info("going on from step %d of %s", progress.step, run.path)
             log_training(session, progress, n_replicas)

@@ -29,7 +29,7 @@ from nmt.documents.html import escape_html
 from nmt.documents.markup import Format, Part, Segment
 from nmt.documents.ooxml import workbook_formats
 from nmt.documents.tables import parse_csv, parse_string_catalog
-from nmt.documents.xliff import TMX_DOUBTFUL, parse_tmx
+from nmt.documents.xliff import TMX_DOUBTFUL, parse_tmx, with_target_language
 from nmt.errors import InputError, NmtError, OutputError, os_errors_as
 from nmt.files import atomic_writer, read_capped
 from nmt.translate.confidence import find_doubts
@@ -120,9 +120,12 @@ def translate_file(
     suffixes = (".tmx", ".tsv") if bilingual else (suffix,)
     # 1. Check the names of the files before anything is read or written.
     if output.is_dir():
-        raise InputError(f"{output} is a folder", hint=f"-o {output / source.with_suffix(suffixes[0]).name}")
+        raise InputError(f"{output} is a folder", hint=f"-o {output}/NEW{suffixes[0]}")
     if output.suffix.lower() not in suffixes:
-        raise InputError(f"{output} is not named as a {suffixes[0]} file", hint=f"-o {output.with_suffix(suffixes[0])}")
+        raise InputError(
+            f"{output} is not named as a {suffixes[0]} file",
+            hint=f"-o NEW{suffixes[0]}; --bilingual writes .tmx or .tsv",
+        )
     # 2. Read the document.
     with os_errors_as(InputError, f"read {source}", hint="check the path, and that you may read it"):
         if output.exists() and output.samefile(source):
@@ -177,7 +180,9 @@ def formats_of(suffix: str, translator: Translator, title: object, column: str, 
         return [Format(parse, str, protects=True)]
     source, target = languages_of(translator.config.data)
     if not (source and target):
-        raise InputError("the model does not name its languages", hint=f"translate another format than {suffix}")
+        raise InputError(
+            "the model does not name its languages", hint="train it with data.source_lang and data.target_lang"
+        )
     if suffix == ".xcstrings":
         return [Format(partial(parse_string_catalog, target=target), str, protects=True)]
     return [Format(partial(parse_tmx, source=source, target=target), escape_html, protects=True)]
@@ -238,6 +243,9 @@ class DocumentTranslation:
         self.texts = {name: decoded(title, name, self.members[name], self.encoding) for name in names}
         if suffix == ".xlsx":
             self.formats = workbook_formats(self.members)
+        if suffix in (".xlf", ".xliff"):
+            _, target = languages_of(translator.config.data)
+            self.texts[""] = with_target_language(self.texts[""], target)
 
     def translations(self, watch: Watch = lambda translations, _: translations) -> Iterator[Translation]:
         """Translate all units, and yield the translation of each unit. All translations pass through `watch`.

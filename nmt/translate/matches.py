@@ -150,10 +150,10 @@ def best_match(text: str, index: str, context: str = "") -> Match | None:
     with index_errors(index):
         units = opened(index).execute(UNITS, [lists, n, n_lists, context, text]).fetchall()
     # 2. Return the first exact match.
-    form = form_of(text)
     for unit_key, source, target in units:
+        form = form_of(text, source)
         if unit_key == key and form(source) == text:
-            return Match(source, target, 1.0)
+            return Match(source, form(target), 1.0)
     # 3. Otherwise, choose the most similar unit, the first of several.
     keys = [unit_key for unit_key, _, _ in units]
     found = extractOne(key, keys, scorer=Levenshtein.normalized_similarity, score_cutoff=LEAST)
@@ -161,12 +161,12 @@ def best_match(text: str, index: str, context: str = "") -> Match | None:
         return None
     _, of_words, number = found
     _, source, target = units[number]
-    return Match(source, target, min(of_words, NEARLY))
+    return Match(source, form_of(text, source)(target), min(of_words, NEARLY))
 
 
-def form_of(text: str) -> Callable[[str], str]:
-    """Return the function that gives the texts of a match the form of a text: `plain` if the text is so, else `str`."""
-    return plain if plain(text) == text else str
+def form_of(text: str, source: str) -> Callable[[str], str]:
+    """Return the function that gives a unit's texts the form of a text: `plain` if the text is so, but not `source`."""
+    return plain if plain(text) == text and plain(source) != source else str
 
 
 class Matches(Step):
@@ -187,10 +187,10 @@ class Matches(Step):
             found = [best_match(text, index, unit.context) for index in self.memory]
             match = max(filter(None, found), key=lambda match: match.similarity, default=None)
             # A match does not begin with a prefix. It must have the placeholders of the text.
-            if match and match.similarity >= self.least and not unit.prefix:
-                has_faults = directive_faults(text, form_of(text)(match.target))
-                match = replace(match, is_taken=not has_faults)
-                unit = unit if has_faults else replace(unit, text="")  # the model translates no blank text
+            may_be_taken = not (unit.prefix or (match and directive_faults(text, match.target)))
+            if match and may_be_taken and match.similarity >= self.least:
+                match = replace(match, is_taken=True)
+                unit = replace(unit, text="")  # the model translates no blank text
             self.matches.append(match)
             prepared.append(unit)
         return prepared
@@ -208,10 +208,9 @@ class Matches(Step):
 
 def take(translation: Translation, text: str, match: Match) -> None:
     """Take a match as the translation of a text."""
-    target = form_of(text)(match.target)
-    sentence = (0, len(target))
+    sentence = (0, len(match.target))
     translation.source = text
     translation.sentences = [(0, len(text))]
-    translation.hypotheses = [TextHypothesis([], [], 0.0, [], target, sentences=[sentence])]
+    translation.hypotheses = [TextHypothesis([], [], 0.0, [], match.target, sentences=[sentence])]
     if match.similarity < 1:
         translation.doubts = [f"match of {match.similarity:.0%}"]

@@ -47,6 +47,7 @@ OF_FIVE = {  # arguments -> what is printed
     "tokenizer.t": "tokenizer.type=bpe",
     "run run=runs/other": "runs/other",
     "data.test.source data.root=/corpora": "/corpora/train.zh",
+    "data.mix.old.weight 'data.mix={old: {source: a, target: b, weight: 0.5}}'": "0.5",
 }
 
 

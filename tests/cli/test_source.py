@@ -80,8 +80,9 @@ UNSUITABLE = {  # arguments -> part of the error message
     "-i a.docx": "a.docx is not a file with lines of text",
     "-i in.zh -o in.zh": "in.zh would be overwritten",
     "-i in.zh -o link": "in.zh would be overwritten",
-    "TEXT -o new.docx": "new.docx is named as a document, but lines of text would be written",
+    "TEXT -o new.docx": "new.docx is named as a document or an archive, but lines of text would be written",
     "-o new.pptx": "new.pptx is named as a document",
+    "-i in.zh -o new.en.gz": "new.en.gz is named as a document or an archive",
     "a.docx": "the translation of a.docx needs a file or a folder",
     "folder -o -": "the translation of folder needs a file or a folder",
     "folder -o new --json --prefix x": "--json and --stream do not apply to a folder",
@@ -90,6 +91,7 @@ UNSUITABLE = {  # arguments -> part of the error message
     "a.docx -o b.docx --resume": "--resume is for lines and folders, and a.docx is a document",
     "TEXT --bilingual": "--bilingual is for a document",
     "a.docx -o b.docx --column a": "--column and --into are for a .csv or .tsv file",
+    "-i in.zh --min-match 0.8": "--min-match is for matches of a memory",
     "-i in.zh --format html --json": "--format html goes with neither --json nor --prefix",
 }
 

@@ -71,6 +71,7 @@ model: {d_model: 63, n_heads: 3} → architecture rnn and sinusoids need an even
 model: {d_model: 60, positions: rotary} → rotary positions need an even d_model / n_heads, got 15
 model: {attention: none} → transformer supports attention scaled_dot or dot or additive, not none
 model: {cell: gru} → transformer supports cell lstm, not gru
+model: {architecture: rnn, d_model: 63, positions: learned} → rnn and sinusoids need an even d_model, got 63
 model: {architecture: rnn, norm: post} → rnn supports norm pre, not post
 model: {architecture: rnn, padding_mask: false} → rnn supports padding_mask true, not false
 model: {architecture: rnn, attention_window: 8} → rnn supports attention_window null, not 8
@@ -94,7 +95,7 @@ def test_two_concatenated_pairs_must_fit_into_the_model(folder: Path) -> None:
 AT_THE_LIMIT = [
     "model={d_model: 63, n_heads: 3, positions: learned}",
     "model.max_positions=201",
-    "model={architecture: rnn, d_model: 62}",  # n_heads has no effect
+    "model={architecture: rnn, d_model: 62, positions: rotary}",  # n_heads and positions have no effect
     "train.batch_tokens=201",  # (L + 1)·n <= batch_tokens
 ]
 

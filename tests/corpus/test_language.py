@@ -106,6 +106,10 @@ def test_digits_of_all_scripts_count_as_the_same(text: str) -> None:
     assert result == expected.tolist()
 
 
+def test_what_is_no_code_declares_no_language() -> None:
+    assert [language.label_of(code) for code in ("german", "deu_Latn")] == ["", "de"]
+
+
 def test_a_side_is_identified() -> None:
     assert language.identify_side(ZH).name == "zh"
     assert language.identify_side(["これは本です。", "私は学生です。"] * 100).name == "ja"

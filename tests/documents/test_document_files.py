@@ -283,6 +283,8 @@ BYTES = {  # of a file before and after
     "utf8.properties": ("a=ä".encode(), "a=Äé我😀".encode()),
     "a.strings": ('\ufeff"a" = "da";'.encode("utf-16-le"), '\ufeff"a" = "DAé我😀";'.encode("utf-16-le")),
     "a.html": (b'<meta charset="latin1">da', b'<meta charset="latin1">DA&#233;&#25105;&#128512;'),
+    "ä.html": ('<meta charset="latin1">ä'.encode(), b'<meta charset="latin1">&#196;&#233;&#25105;&#128512;'),
+    "bom.html": ('\ufeff<meta charset="latin1">ä'.encode(), '\ufeff<meta charset="latin1">Äé我😀'.encode()),
     "utf8.html": (b'<meta charset="utf-8">da', '<meta charset="utf-8">DAé我😀'.encode()),
     "a.txt": ("\ufeffda\r\n".encode("utf-16-be"), "\ufeffDAé我😀\r\n".encode("utf-16-be")),
 }
@@ -320,6 +322,9 @@ def test_a_place_that_is_not_for_the_translation_is_refused(tmp_path: Path) -> N
     source = folder_of(tmp_path, "a.txt") / "a.txt"
     with pytest.raises(InputError, match=r"is not named as a \.txt file"):
         echo_file(source, tmp_path / "a.docx")
+    with pytest.raises(InputError, match="is a folder") as caught:
+        echo_file(source, tmp_path)
+    assert caught.value.hint == f"-o {tmp_path}/NEW.txt"
     with pytest.raises(InputError, match="would be overwritten"):
         echo_file(source, source)
     with pytest.raises(InputError, match="has no documents outside of"):

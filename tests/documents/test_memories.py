@@ -47,6 +47,13 @@ def test_sources_and_targets_are_in_the_given_languages(tmp_path: Path) -> None:
     assert pairs_of(path) == [("Tee", "tea")]
 
 
+def test_one_given_language_tells_the_other(tmp_path: Path) -> None:
+    path = memory(tmp_path, "a.csv", "en,de\ntea,Tee\n")
+    assert pairs_of(path, ("", "en")) == [("Tee", "tea")]
+    with pytest.raises(InputError):
+        pairs_of(path, ("fr", ""))
+
+
 UNCLEAR = {  # message -> content of a .csv file
     "It has de, en, fr": "de,en,fr\na,b,c\n",
     "It has key, english, deutsch": "key,English,Deutsch\n1,tea,Tee\n",

@@ -18,6 +18,9 @@ a\ b\==DA
 a:\ \ da
 a:\ \ DA
 
+a=\u0020da¶b \:da
+a=\u0020DA¶b \:DA
+
   a da
   a DA
 

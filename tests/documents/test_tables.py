@@ -182,6 +182,7 @@ TSV_FIELDS = {
     '5" da': '5" DA',
     '"da\n""ä"""': '"DA\n""Ä"""',
     "a, b": "A, B",
+    '5  "da" a': '"5  ""DA"" A"',  # several texts
     "1": "1",
 }
 

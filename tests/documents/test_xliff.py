@@ -9,7 +9,7 @@ from echo import echoed
 
 from nmt.documents.html import escape_html
 from nmt.documents.markup import Format
-from nmt.documents.xliff import XLIFF, parse_tmx
+from nmt.documents.xliff import XLIFF, parse_tmx, with_target_language
 
 # The content of a source, and below it that of its target.
 SOURCES = """
@@ -92,6 +92,20 @@ def test_a_file_may_name_its_version_by_the_namespace_only() -> None:
     file = '<xliff xmlns="urn:oasis:names:tc:xliff:document:1.1"><file>{}</file></xliff>'
     written = echoed(file.format("<trans-unit><source>a</source></trans-unit>"), XLIFF)
     assert written == file.format("<trans-unit><source>a</source><target>A</target></trans-unit>")
+
+
+ROOTS = {
+    '<?xml version="1.0"?><xliff version="2.0" srcLang="de">': ' trgLang="en"',
+    '<x:xliff srcLang="de" version="2.1">': ' trgLang="en"',
+    '<xliff version="2.0" srcLang="de" trgLang="fr">': "",
+    '<xliff version="1.2">': "",
+}
+
+
+@pytest.mark.parametrize("root", ROOTS)
+def test_version_2_names_the_language_of_the_targets(root: str) -> None:
+    written = with_target_language(root, "en")
+    assert written == root.replace("xliff", f"xliff{ROOTS[root]}")
 
 
 def test_an_approved_unit_stays() -> None:

@@ -10,12 +10,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 from torch import Tensor
 
 from nmt.config import TokenizerSettings
 from nmt.text import BOS, EOS, PAD, batches
-from nmt.text.batches import Batch, TrainingData, collate, cut_batches, shuffle_batches
+from nmt.text.batches import Batch, TrainingData, collate, cut_batches, spread
 from nmt.text.corpus_files import Pairs, RaggedArray, write_pairs
 from nmt.text.lines import Pair
 from nmt.text.permutation import Mixture
@@ -169,46 +168,18 @@ def test_batches_are_sorted_and_as_full_as_the_budget_allows(lengths: list[tuple
 # --- their order ------------------------------------------------------------------------------------------
 
 
-def costs_of(n: int) -> NDArray[np.int64]:
-    """Different costs, from 1000."""
-    return np.random.default_rng(n).permutation(n) + 1000
-
-
 @pytest.mark.parametrize("n", [0, 1, 5, 13, 240])
 def test_the_order_of_batches_is_a_permutation(n: int) -> None:
-    for accumulate in (1, 2, 3):
-        for n_open in range(accumulate):
-            order = shuffle_batches(costs_of(n), accumulate, n_open, seed=1)
-            assert sorted(order) == list(range(n))
+    order = spread(n, seed=1)
+    assert sorted(order) == list(range(n))
 
 
-@pytest.mark.parametrize("n", [12, 123])
-def test_the_order_of_batches_is_a_function_of_the_seed(n: int) -> None:
-    order = shuffle_batches(costs_of(n), accumulate=2, n_open=1, seed=1)
-    again = shuffle_batches(costs_of(n), accumulate=2, n_open=1, seed=1)
-    other = shuffle_batches(costs_of(n), accumulate=2, n_open=1, seed=2)
-    assert again == order
-    assert other != order
-
-
-@pytest.mark.parametrize("n_open", [0, 1])
-def test_the_batches_of_a_step_cost_alike(n_open: int) -> None:
-    costs = costs_of(241)
-    order = shuffle_batches(costs, accumulate=2, n_open=n_open, seed=1)
-    whole_steps = order[n_open:][:240]
-    of_steps = costs[whole_steps].reshape(120, 2)  # from 1000 to 1240
-    result = np.ptp(of_steps, axis=1).max()
-    assert result <= 2 * batches.N_COST_GROUPS
-
-
-def test_every_part_of_an_epoch_has_steps_of_all_costs() -> None:
-    costs = np.arange(20 * batches.N_COST_GROUPS)  # 20 per group
-    shuffled = shuffle_batches(costs, accumulate=1, n_open=0, seed=1)
-    order = np.array(shuffled)
-    n = 3 * batches.N_COST_GROUPS + 1  # contains a whole twentieth of the epoch, with a step of each group
+def test_every_part_of_an_epoch_has_batches_of_all_lengths() -> None:
+    order = np.array(spread(20 * batches.N_LENGTHS, seed=1))
+    n = 3 * batches.N_LENGTHS + 1  # contains a whole twentieth of the epoch, with a batch of each group
     for start in range(len(order) - n):
         part = np.sort(order[start : start + n])
-        assert np.diff(part / 20).max() < 2.5, "no large range of costs is absent"
+        assert np.diff(part / 20).max() < 2.5, "no large range of lengths is absent"
 
 
 # --- an epoch ---------------------------------------------------------------------------------------------
@@ -318,27 +289,6 @@ def test_the_batches_of_an_epoch_are_estimated(make_data: MakeData, pool_pairs: 
     error = 0.3 if pool_pairs == SMALL_POOL else 0
     n_batches = len(epoch_of(data, 0))
     assert data.n_batches == pytest.approx(n_batches, rel=error)
-
-
-def test_the_first_batches_of_a_pool_complete_the_step_before(
-    make_data: MakeData, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    n_batches: list[int] = []  # of each pool
-    n_opens: list[int] = []  # how many of them belong to the open step
-
-    def spy(costs: NDArray[np.int64], accumulate: int, n_open: int, seed: int) -> list[int]:
-        n_batches.append(len(costs))
-        n_opens.append(n_open)
-        return shuffle_batches(costs, accumulate, n_open, seed)
-
-    monkeypatch.setattr(batches, "POOL_PAIRS", SMALL_POOL)
-    monkeypatch.setattr(batches, "shuffle_batches", spy)
-    epoch = epoch_of(make_data(accumulate=3), 0)
-    assert len(epoch) == sum(n_batches)
-    assert set(n_opens) == {0, 1, 2}
-    for i, n_open in enumerate(n_opens):
-        n_before = sum(n_batches[:i])
-        assert (n_before + n_open) % 3 == 0
 
 
 def test_an_epoch_of_a_mixture_goes_on_with_other_pairs(make_data: MakeData, pool_pairs: int) -> None:

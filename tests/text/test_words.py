@@ -56,10 +56,6 @@ def test_what_a_pattern_matches(example: str) -> None:
     assert regex.sub(getattr(words, name), r"⟨\g<0>⟩", text) == expected
 
 
-def test_a_mark_cannot_be_split_from_its_letter() -> None:
-    assert regex.sub(words.WORD_EDGE, "|", "ab, e\u0301我") == "|ab|,| |e\u0301|我|"
-
-
 def test_words_are_split_at_spaces_if_the_text_is_tokenized() -> None:
     assert WordText.split("我 买书, a-b").words == ["我", "买书,", "a-b"]
     assert WordText.split("我买a-b。").words == ["我", "买", "a-b", "。"]

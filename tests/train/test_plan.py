@@ -78,7 +78,7 @@ def init_config(
 
 def finetuning_config(start: Config, minutes: float | None = None) -> Config:
     """Return the config that `nmt init --from` writes."""
-    text = data_text(facts_of(500), "runs/x", "new", ("de", "en")) + finetuning_text("runs/old", start, minutes)
+    text = data_text(facts_of(500), "runs/x", "new", ("de", "en")) + finetuning_text("runs/old", start, "en", minutes)
     return check_config(yaml.safe_load(text), {}, "test")
 
 
@@ -92,6 +92,21 @@ def test_a_fine_tuning_mixes_the_text_of_the_run_in(tmp_path: Path) -> None:
     assert result == (str(tmp_path), ("train.de",), ("train.en",))
     assert general.weight == 0.75
     assert (config.train.init_from, config.train.max_minutes) == ("runs/old", 3)
+
+
+def test_a_second_fine_tuning_mixes_what_the_first_one_read(tmp_path: Path) -> None:
+    file = tmp_path / "a"
+    file.touch()
+    corpus = {"source": str(file), "target": str(file)}
+    first = config_of(data={"train": corpus, "mix": {"general1": {**corpus, "weight": 0.75}}})
+    weights = [files.weight for files in finetuning_config(first).data.mix.values()]
+    assert weights == [0.188, 0.562], "three quarters of the shares that they had"
+
+
+def test_a_model_of_several_languages_goes_on_in_one_direction() -> None:
+    train = [{"source": "a", "target": "b", "languages": code} for code in ("de-en", "en-de")]
+    config = finetuning_config(config_of(data={"train": train, "dev": train}))
+    assert (config.data.target_tag, config.data.mix) == ("en", {})
 
 
 def test_a_training_text_that_is_not_here_is_not_mixed_in() -> None:

@@ -149,7 +149,12 @@ def test_an_equal_text_counts_more_than_an_equal_context(context: str, tmp_path:
 def test_an_accelerator_does_not_hide_a_context(tmp_path: Path) -> None:
     index = indexed(tmp_path, ("_Open", "_Ouvrir", "menu"), STATE)
     match = best_match("Open", index, "menu")
-    assert match == Match("_Open", "_Ouvrir", 1.0)
+    assert match == Match("_Open", "Ouvrir", 1.0)
+
+
+def test_a_unit_without_an_accelerator_is_taken_as_it_is(tmp_path: Path) -> None:
+    index = indexed(tmp_path, (HELLO, "Run _init of Marks &Spencer."))
+    assert best_match(HELLO, index) == Match(HELLO, "Run _init of Marks &Spencer.", 1.0)
 
 
 def test_a_context_is_found_among_thousands_of_equal_texts(tmp_path: Path) -> None:
