@@ -36,6 +36,8 @@ EXTENSION_KEYS = {"message", "description", "placeholders", "hash", "key"}  # of
 NEW_STATE = '"\ud800"'
 CATALOG_REVIEW = ReviewState('"needs_review"', sure='"translated"', doubtful='"needs_review"')
 CATALOG_STATE = re.compile(r'"state": "(\w+)"')  # of a string in a string catalog
+# An unquoted field of TSV that may have several parts. It gets quotes, because each part may begin with a quote.
+SEVERAL_TEXTS = re.compile("^ |  |<")
 TAG_START = re.compile(r"</?[^\s/>]+")
 NUMBERED_TAG = re.compile(r"(</?\d+>)")
 HTML_NAMES = BLOCK | VOID  # names of tags that are read as tags even without a partner
@@ -130,10 +132,9 @@ def parse_csv(text: str, column: str, title: object, *, into: str = "", is_tsv: 
         value = field_text(row[source])
         if target != source and field_text(row[target]).strip():
             continue  # the field is filled
-        # A field of several parts is in quotes, because each part may begin with one.
-        field_parts = parts_of_string(value, tsv_field)
-        n_parts = len(list(filter(None, field_parts)))
-        if not is_tsv or row[source]["quoted"] is not None or n_parts > 1:
+        if is_tsv and row[source]["quoted"] is None and not SEVERAL_TEXTS.search(value):
+            field_parts = parts_of_string(value, tsv_field)
+        else:
             field_parts = ['"', *parts_of_string(value, escape_csv), '"']
         if "context" in names:
             context = field_text(row[names.index("context")])
