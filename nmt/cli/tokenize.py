@@ -15,8 +15,7 @@ def tokenize(
 ) -> None:
     """Train the tokenizer (SentencePiece).
 
-    Uses the config's training text. `nmt train` does the same if there is no tokenizer yet. All settings:
-    `nmt config tokenizer`.
+    Uses the config's training text, as `nmt train` does by itself. All settings: `nmt config tokenizer`.
     """
     from nmt.config import load_config
     from nmt.train.encoding import tokenize
