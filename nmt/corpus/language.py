@@ -196,12 +196,14 @@ def identifier() -> "LanguageIdentifier":
 
 
 def label_of(code: str) -> str:
-    """Return py3langid's label of a language, given by its code, such as no for nb; "" if it is no code of a language.
+    """Return py3langid's label of a language, given by its code, such as no for nb; "" for an invalid code.
 
     If py3langid does not know the language, return its code without region and script.
     """
-    if not language_code(code) or code in identifier().labels:
-        return language_code(code) and code
+    if not language_code(code):
+        return ""
+    if code in identifier().labels:
+        return code
     import langcodes  # takes 40 ms, so only if it is needed
 
     label = langcodes.closest_supported_match(code, identifier().labels, max_distance=SAME_LANGUAGE)

@@ -74,7 +74,7 @@ def encoding_of(suffix: str, content: bytes) -> str:
 def encoded(text: str, encoding: str, suffix: str) -> bytes:
     """Encode a text. Characters that the encoding lacks become `&#233;` in HTML and `\\u00e9` in property files.
 
-    A page that names another encoding, and has no BOM, is read in that encoding by browsers. So it is in ASCII.
+    Browsers read a page without a BOM in the encoding that it names. If that is not UTF-8, it is written in ASCII.
     """
     if suffix.startswith(".htm"):
         is_ascii = OTHER_CHARSET.search(text) and not text.startswith("\ufeff")

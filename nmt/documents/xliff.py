@@ -28,7 +28,7 @@ LANGUAGE = re.compile(r"""<tuv\s(?:[^<>]*\s)?(?:xml:)?lang\s*=\s*["']([^"']*)"""
 
 
 def with_target_language(text: str, language: str) -> str:
-    """Name the language of the targets in a file of version 2, which must name it if it has targets."""
+    """Add `trgLang` to the root of a file of version 2 that lacks it. The format requires it if there are targets."""
     if not language:
         return text
     return ROOT_WITHOUT_TARGET.sub(rf'\g<0> trgLang="{language}"', text, count=1)

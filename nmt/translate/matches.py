@@ -165,7 +165,7 @@ def best_match(text: str, index: str, context: str = "") -> Match | None:
 
 
 def form_of(text: str, source: str) -> Callable[[str], str]:
-    """Return the function that gives a unit's texts the form of a text: `plain` if the text is so, but not `source`."""
+    """Return how to change a unit's texts: by `plain` if its source has an accelerator, but the text has none."""
     return plain if plain(text) == text and plain(source) != source else str
 
 
@@ -187,8 +187,8 @@ class Matches(Step):
             found = [best_match(text, index, unit.context) for index in self.memory]
             match = max(filter(None, found), key=lambda match: match.similarity, default=None)
             # A match does not begin with a prefix. It must have the placeholders of the text.
-            may_be_taken = not (unit.prefix or (match and directive_faults(text, match.target)))
-            if match and may_be_taken and match.similarity >= self.least:
+            is_near = match and match.similarity >= self.least and not unit.prefix
+            if match and is_near and not directive_faults(text, match.target):
                 match = replace(match, is_taken=True)
                 unit = replace(unit, text="")  # the model translates no blank text
             self.matches.append(match)

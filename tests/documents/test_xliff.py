@@ -104,8 +104,7 @@ ROOTS = {
 
 @pytest.mark.parametrize("root", ROOTS)
 def test_version_2_names_the_language_of_the_targets(root: str) -> None:
-    written = with_target_language(root, "en")
-    assert written == root.replace("xliff", f"xliff{ROOTS[root]}")
+    assert with_target_language(root, "en") == root.replace("xliff", f"xliff{ROOTS[root]}")
 
 
 def test_an_approved_unit_stays() -> None:
