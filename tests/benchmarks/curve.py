@@ -56,21 +56,25 @@ def bleu_in_json(line: str, _seconds: float) -> float:
 
 def bleu_of_marian(line: str, _seconds: float) -> float:
     """Dev BLEU in a line of Marian's log."""
-    bleu = re.search(r" : bleu : ([\d.]+)", line)
-    return float(bleu[1]) if bleu else 0.0
+    return number_in(line, r" : bleu : ([\d.]+)")
 
 
 def bleu_of_joey(line: str, _seconds: float) -> float:
     """Dev BLEU in a line of JoeyNMT's validations.txt."""
-    bleu = re.search(r"bleu:\s+([\d.]+)", line)
-    return float(bleu[1]) if bleu else 0.0
+    return number_in(line, r"bleu:\s+([\d.]+)")
+
+
+def number_in(line: str, pattern: str) -> float:
+    """The number that the pattern captures in a line; 0 if it does not occur."""
+    found = re.search(pattern, line)
+    return float(found[1]) if found else 0.0
 
 
 def recipe_trainer(options: Options, task: Task) -> Trainer:
     """`nmt train` with the recipe, within the minutes."""
     run = RunDirectory(task.home / "recipe")
-    budget = ["train.max_epochs=null", f"train.max_minutes={options.minutes}", f"train.validate_every={OFTEN}"]
-    command = [*NMT, "train", options.config, f"run={run.path}", *budget]
+    limits = ["train.max_epochs=null", "train.max_steps=null", f"train.max_minutes={options.minutes}"]
+    command = [*NMT, "train", options.config, f"run={run.path}", *limits, f"train.validate_every={OFTEN}"]
     return Trainer(command, run.metrics_file, bleu_in_json)
 
 
