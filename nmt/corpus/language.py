@@ -196,7 +196,7 @@ def identifier() -> "LanguageIdentifier":
 
 
 def label_of(code: str) -> str:
-    """Return py3langid's label of a language, given by its code, such as no for nb; "" for an invalid code.
+    """Return the label that py3langid uses for a language code, such as no for nb. Return "" if the code is invalid.
 
     If py3langid does not know the language, return its code without region and script.
     """

@@ -74,7 +74,7 @@ def encoding_of(suffix: str, content: bytes) -> str:
 def encoded(text: str, encoding: str, suffix: str) -> bytes:
     """Encode a text. Characters that the encoding lacks become `&#233;` in HTML and `\\u00e9` in property files.
 
-    Browsers read a page without a BOM in the encoding that it names. If that is not UTF-8, it is written in ASCII.
+    A page without a BOM that names another encoding than UTF-8 is written in ASCII, because browsers use that encoding.
     """
     if suffix.startswith(".htm"):
         is_ascii = OTHER_CHARSET.search(text) and not text.startswith("\ufeff")

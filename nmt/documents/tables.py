@@ -36,8 +36,8 @@ EXTENSION_KEYS = {"message", "description", "placeholders", "hash", "key"}  # of
 NEW_STATE = '"\ud800"'
 CATALOG_REVIEW = ReviewState('"needs_review"', sure='"translated"', doubtful='"needs_review"')
 CATALOG_STATE = re.compile(r'"state": "(\w+)"')  # of a string in a string catalog
-# An unquoted field of TSV that may have several parts. It gets quotes, because each part may begin with a quote.
-SEVERAL_TEXTS = re.compile("^ |  |<")
+# Matches a text that `parts_of_string` may divide into several parts: at tags, at two spaces or at a first one.
+SEVERAL_PARTS = re.compile("^ |  |<")
 TAG_START = re.compile(r"</?[^\s/>]+")
 NUMBERED_TAG = re.compile(r"(</?\d+>)")
 HTML_NAMES = BLOCK | VOID  # names of tags that are read as tags even without a partner
@@ -132,7 +132,8 @@ def parse_csv(text: str, column: str, title: object, *, into: str = "", is_tsv: 
         value = field_text(row[source])
         if target != source and field_text(row[target]).strip():
             continue  # the field is filled
-        if is_tsv and row[source]["quoted"] is None and not SEVERAL_TEXTS.search(value):
+        # `tsv_field` encodes a whole field. A field of several parts is written in quotation marks instead.
+        if is_tsv and row[source]["quoted"] is None and not SEVERAL_PARTS.search(value):
             field_parts = parts_of_string(value, tsv_field)
         else:
             field_parts = ['"', *parts_of_string(value, escape_csv), '"']
@@ -151,7 +152,7 @@ def escape_csv(text: str) -> str:
 
 
 def tsv_field(text: str) -> str:
-    """Return a field of a TSV file. It needs quotes only if it begins with one."""
+    """Encode a whole field of a TSV file. It is quoted only if it begins with a quotation mark."""
     return f'"{escape_csv(text)}"' if text.startswith('"') else text
 
 

@@ -28,7 +28,10 @@ LANGUAGE = re.compile(r"""<tuv\s(?:[^<>]*\s)?(?:xml:)?lang\s*=\s*["']([^"']*)"""
 
 
 def with_target_language(text: str, language: str) -> str:
-    """Add `trgLang` to the root of a file of version 2 that lacks it. The format requires it if there are targets."""
+    """Add the attribute `trgLang` to the root element of an XLIFF 2 file if it is missing.
+
+    XLIFF 2 requires it in files that have targets. Other files, or all if `language` is empty, are returned unchanged.
+    """
     if not language:
         return text
     return ROOT_WITHOUT_TARGET.sub(rf'\g<0> trgLang="{language}"', text, count=1)

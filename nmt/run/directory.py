@@ -171,7 +171,7 @@ class RunDirectory:
             atomic_write(file, side.model)
 
     def read_tokenizers(self, config: Config) -> Tokenizers | None:
-        """Return the tokenizers of the run, or None if a file is missing.
+        """Return the tokenizers of the run, or None if one of their files is missing.
 
         Raises ModelError if a file is damaged.
         """

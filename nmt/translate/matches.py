@@ -165,7 +165,11 @@ def best_match(text: str, index: str, context: str = "") -> Match | None:
 
 
 def form_of(text: str, source: str) -> Callable[[str], str]:
-    """Return how to change a unit's texts: by `plain` if its source has an accelerator, but the text has none."""
+    """Return the function to apply to both texts of a unit that may match `text`.
+
+    It is `plain`, which removes accelerators, if `source` has an accelerator and `text` has none. Otherwise, it is
+    `str`, which changes nothing.
+    """
     return plain if plain(text) == text and plain(source) != source else str
 
 
@@ -187,8 +191,8 @@ class Matches(Step):
             found = [best_match(text, index, unit.context) for index in self.memory]
             match = max(filter(None, found), key=lambda match: match.similarity, default=None)
             # A match does not begin with a prefix. It must have the placeholders of the text.
-            is_near = match and match.similarity >= self.least and not unit.prefix
-            if match and is_near and not directive_faults(text, match.target):
+            is_near = match and match.similarity >= self.least
+            if match and is_near and not unit.prefix and not directive_faults(text, match.target):
                 match = replace(match, is_taken=True)
                 unit = replace(unit, text="")  # the model translates no blank text
             self.matches.append(match)

@@ -65,7 +65,7 @@ def bleu_of_joey(line: str, _seconds: float) -> float:
 
 
 def number_in(line: str, pattern: str) -> float:
-    """The number that the pattern captures in a line; 0 if it does not occur."""
+    """The number in the pattern's first group; 0 if the pattern does not match the line."""
     found = re.search(pattern, line)
     return float(found[1]) if found else 0.0
 

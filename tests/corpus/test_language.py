@@ -107,7 +107,7 @@ def test_digits_of_all_scripts_count_as_the_same(text: str) -> None:
 
 
 def test_what_is_no_code_declares_no_language() -> None:
-    assert language.label_of("german") == ""
+    assert list(map(language.label_of, ["german", "deu_Latn"])) == ["", "de"]
 
 
 def test_a_side_is_identified() -> None:
