@@ -85,13 +85,17 @@ def soak(short: T, full: T) -> T:
 
 
 def check_linear(work: Callable[[int], object], size: int) -> None:
-    """Check that four times the size takes `work` at most ten times the CPU time. Quadratic work takes 16 times."""
-    times_s = []
-    for n in (size // 4, size):
+    """Check that four times the size takes `work` at most ten times the CPU time. Quadratic work takes 16 times.
+
+    One of three attempts has to hold, because garbage collection and other processes disturb some.
+    """
+
+    def cpu_s(n: int) -> float:
         start_s = time.process_time()
         work(n)
-        times_s.append(time.process_time() - start_s)
-    assert times_s[1] < 10 * times_s[0] + 0.1, times_s
+        return time.process_time() - start_s
+
+    assert any(cpu_s(size) < 10 * cpu_s(size // 4) + 0.1 for _ in range(3))
 
 
 @pytest.fixture(scope="module")
