@@ -237,6 +237,8 @@ def train(session: Session, *, n_replicas: int | None = 1) -> Progress:
         with ranks_joined():
             if trainer.finished():
                 log.info("%s is finished: %s", run.path, ending(settings, progress, n_batches))
+                if session.config.decode != run.read_config().decode:
+                    log.warning("other settings of decode have no effect on a finished run: set options of translate")
                 return progress
             run.write_config(session.config)
             if resumed:
