@@ -87,7 +87,7 @@ def soak(short: T, full: T) -> T:
 def check_linear(work: Callable[[int], object], size: int) -> None:
     """Check that four times the size takes `work` at most ten times the CPU time. Quadratic work takes 16 times.
 
-    One of three attempts has to hold, because garbage collection and other processes disturb some.
+    One of three attempts has to hold, because a single measurement of such short times can be far off.
     """
 
     def cpu_s(n: int) -> float:

@@ -22,7 +22,7 @@ from nmt.text.corpus_files import Pairs, RaggedArray
 from nmt.text.permutation import Mixture, shuffled
 
 POOL_PAIRS = 100_000  # maximum number of pairs in a pool
-N_LENGTHS = 12  # `spread` divides the batches, sorted by length, into so many groups
+N_LENGTHS = 12  # number of groups of similar length into which `spread` divides the batches
 
 
 class Pool(NamedTuple):

@@ -238,7 +238,7 @@ def train(session: Session, *, n_replicas: int | None = 1) -> Progress:
             if trainer.finished():
                 log.info("%s is finished: %s", run.path, ending(settings, progress, n_batches))
                 if session.config.decode != run.read_config().decode:
-                    log.warning("other settings of decode have no effect on a finished run: set options of translate")
+                    log.warning("new settings of decode have no effect on a finished run: use options of nmt translate")
                 return progress
             run.write_config(session.config)
             if resumed:

@@ -165,10 +165,10 @@ def best_match(text: str, index: str, context: str = "") -> Match | None:
 
 
 def form_of(text: str, source: str) -> Callable[[str], str]:
-    """Return the function to apply to both texts of a unit that may match `text`.
+    """Return the function to apply to source and target of a unit of the memory, to compare it with `text`.
 
-    It is `plain`, which removes accelerators, if `source` has an accelerator and `text` has none. Otherwise, it is
-    `str`, which changes nothing.
+    It is `plain`, which removes accelerators, if the unit's `source` has an accelerator and `text` has none. Otherwise,
+    it is `str`, which changes nothing.
     """
     return plain if plain(text) == text and plain(source) != source else str
 
@@ -190,7 +190,7 @@ class Matches(Step):
             text = unit.text.strip()
             found = [best_match(text, index, unit.context) for index in self.memory]
             match = max(filter(None, found), key=lambda match: match.similarity, default=None)
-            # A match does not begin with a prefix. It must have the placeholders of the text.
+            # A unit with a prefix is translated, because a match lacks it. A match needs the placeholders of the text.
             is_near = match and match.similarity >= self.least
             if match and is_near and not unit.prefix and not directive_faults(text, match.target):
                 match = replace(match, is_taken=True)

@@ -65,7 +65,7 @@ def bleu_of_joey(line: str, _seconds: float) -> float:
 
 
 def number_in(line: str, pattern: str) -> float:
-    """The number in the pattern's first group; 0 if the pattern does not match the line."""
+    """Return the number that the first group of `pattern` matches, or 0 if the line has no match."""
     found = re.search(pattern, line)
     return float(found[1]) if found else 0.0
 
