@@ -27,10 +27,10 @@ def ranking(line: Mapping[str, Any] | None, metric: str) -> tuple[float, ...]:
     """
     if line is None:
         return (-math.inf, -math.inf)
-    rank_by_loss = -float(line["dev_loss"])
+    rank_by_loss = -line["dev_loss"]
     if metric == "loss":
         return (rank_by_loss,)
-    return (float(line["dev_bleu"]), rank_by_loss)
+    return (line["dev_bleu"], rank_by_loss)
 
 
 def checked(line: dict[str, Any]) -> dict[str, Any]:

@@ -31,7 +31,7 @@ from nmt.train.memory import check_memory, n_fitting_replicas
 from nmt.train.plan import fit_sizes, fit_validation, with_unset
 from nmt.train.plan_decoding import fit_limit, fit_sentences
 from nmt.train.preparation import TrainingText, read_corpus, sample
-from nmt.train.progress import OR_ANEW, Progress, ending, ranking
+from nmt.train.progress import OR_ANEW, Progress, ending
 from nmt.train.report import clock
 
 log = logging.getLogger("nmt")
@@ -187,23 +187,30 @@ def check_same_run(run: RunDirectory, config: Config, hashes: dict[str, str]) ->
         DataError: a corpus has changed.
     """
     # 1. Compare the settings.
-    before, now = dict(values(run.read_config())), dict(values(config))
-    changes = []
-    for key in {**before, **now}:
-        old, new = before.get(key, "-"), now.get(key, "-")
-        if old != new and not MAY_CHANGE.fullmatch(key):
-            changes.append(f"{key} was {old}, is {new}")
+    changes = [text for key, text in changed_settings(run, config).items() if not MAY_CHANGE.fullmatch(key)]
     if changes:
         message = f"{run.path} was begun with other settings: {'; '.join(changes)}"
         raise ConfigError(message, hint=f"set them back, choose another run=PATH, or {OR_ANEW}")
 
     # 2. Compare the contents of the training and dev corpora. Without a manifest, accept the present contents.
     known = run.read_manifest().get("data", hashes)
-    differing = [name for name in {**hashes, **known} if known.get(name) != hashes.get(name)]
-    other = [name for name in differing if not name.startswith("test.")]
-    if other:
-        message = f"the files of {', '.join(other)} are not those that {run.path} was begun with"
+    names = {name for name, _ in known.items() ^ hashes.items()}
+    differing = sorted(name for name in names if not name.startswith("test."))
+    if differing:
+        message = f"the files of {', '.join(differing)} are not those that {run.path} was begun with"
         raise DataError(message, hint=f"bring the old files back, choose another run=PATH, or {OR_ANEW}")
+
+
+def changed_settings(run: RunDirectory, config: Config) -> dict[str, str]:
+    """Return the settings that are not those of the run. The values say what they were and what they are."""
+    before = dict(values(run.read_config()))
+    now = dict(values(config))
+    changes = {}
+    for key in {**before, **now}:
+        old, new = before.get(key, "-"), now.get(key, "-")
+        if old != new:
+            changes[key] = f"{key} was {old}, is {new}"
+    return changes
 
 
 def train(session: Session, *, n_replicas: int | None = 1) -> Progress:
@@ -237,8 +244,8 @@ def train(session: Session, *, n_replicas: int | None = 1) -> Progress:
         with ranks_joined():
             if trainer.finished():
                 log.info("%s is finished: %s", run.path, ending(settings, progress, n_batches))
-                if session.config.decode != run.read_config().decode:
-                    log.warning("new settings of decode have no effect on a finished run: use options of nmt translate")
+                if changes := changed_settings(run, session.config):
+                    log.warning("the training is finished, so changes have no effect: %s", "; ".join(changes.values()))
                 return progress
             run.write_config(session.config)
             if resumed:
@@ -248,7 +255,7 @@ def train(session: Session, *, n_replicas: int | None = 1) -> Progress:
     log.info("%s", ending(settings, progress, n_batches))
     figures = progress.best_figures
     assert figures, "a training ends with a validation"
-    figure = abs(ranking(figures, settings.metric)[0])
+    figure = figures[f"dev_{settings.metric}"]
     best = f"best dev {settings.metric.upper()} {figure:.2f} at step {figures['step']}"
     done = f"done: {progress.step} steps in {clock(progress.elapsed_s)}"
     log.info("%s, %s; the model is %s", done, best, run.model_file)
