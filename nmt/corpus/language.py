@@ -196,7 +196,7 @@ def identifier() -> "LanguageIdentifier":
 
 
 def label_of(code: str) -> str:
-    """Return py3langid's label for a language code: `no` for `nb`, for example. It is "" if the code is invalid.
+    """Return py3langid's label for a language code, for example `no` for `nb`. Return "" if the code is invalid.
 
     If py3langid does not know the language, return its code without region and script.
     """

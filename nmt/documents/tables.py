@@ -36,7 +36,7 @@ EXTENSION_KEYS = {"message", "description", "placeholders", "hash", "key"}  # of
 NEW_STATE = '"\ud800"'
 CATALOG_REVIEW = ReviewState('"needs_review"', sure='"translated"', doubtful='"needs_review"')
 CATALOG_STATE = re.compile(r'"state": "(\w+)"')  # of a string in a string catalog
-# Matches a text that `parts_of_string` may divide: at a tag, at two spaces, or after a space at the beginning.
+# Matches a text with a tag, two spaces in a row or a space at the start: `parts_of_string` may divide it.
 SEVERAL_PARTS = re.compile("^ |  |<")
 TAG_START = re.compile(r"</?[^\s/>]+")
 NUMBERED_TAG = re.compile(r"(</?\d+>)")
@@ -132,7 +132,7 @@ def parse_csv(text: str, column: str, title: object, *, into: str = "", is_tsv: 
         value = field_text(row[source])
         if target != source and field_text(row[target]).strip():
             continue  # the field is filled
-        # Only a whole field shows whether `tsv_field` must quote it. So a field of several parts is always quoted.
+        # `tsv_field` needs the whole field to decide on quotation marks. A field of several parts always gets them.
         if is_tsv and row[source]["quoted"] is None and not SEVERAL_PARTS.search(value):
             field_parts = parts_of_string(value, tsv_field)
         else:
@@ -152,7 +152,7 @@ def escape_csv(text: str) -> str:
 
 
 def tsv_field(text: str) -> str:
-    """Return a whole field of a TSV file, in quotation marks if the text begins with a quotation mark."""
+    """Encode a text as a whole field of a TSV file. Only a text that begins with a quotation mark is quoted."""
     return f'"{escape_csv(text)}"' if text.startswith('"') else text
 
 

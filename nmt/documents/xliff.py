@@ -30,8 +30,8 @@ LANGUAGE = re.compile(r"""<tuv\s(?:[^<>]*\s)?(?:xml:)?lang\s*=\s*["']([^"']*)"""
 def with_target_language(text: str, language: str) -> str:
     """Add the attribute `trgLang` to the root element of an XLIFF 2 file if it is missing.
 
-    XLIFF 2 requires it in files that have targets. The text of another version is returned unchanged, and any text if
-    `language` is empty.
+    XLIFF 2 requires it in files that have targets. Files of other versions are returned unchanged. If `language` is
+    empty, every file is.
     """
     if not language:
         return text

@@ -22,7 +22,7 @@ from nmt.text.corpus_files import Pairs, RaggedArray
 from nmt.text.permutation import Mixture, shuffled
 
 POOL_PAIRS = 100_000  # maximum number of pairs in a pool
-N_LENGTHS = 12  # number of groups of similar length into which `spread` divides the batches
+N_LENGTHS = 12  # number of groups into which `spread` divides the batches; a group has similar lengths
 
 
 class Pool(NamedTuple):

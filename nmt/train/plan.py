@@ -154,7 +154,7 @@ class Plan:
     @property
     def validate_every(self) -> int:
         """The number of steps between validations: those of one epoch, or of more epochs if an epoch is short."""
-        n_epochs = max(1.0, VALIDATION_S / self.epoch_s)  # 1 before the measurement, when `epoch_s` is NaN
+        n_epochs = max(1.0, VALIDATION_S / self.epoch_s)  # 1 if `epoch_s` is still NaN: max() keeps 1.0
         return fitted_interval(n_epochs * self.n_steps / self.n_epochs)
 
     @property

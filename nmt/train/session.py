@@ -194,23 +194,25 @@ def check_same_run(run: RunDirectory, config: Config, hashes: dict[str, str]) ->
 
     # 2. Compare the contents of the training and dev corpora. Without a manifest, accept the present contents.
     known = run.read_manifest().get("data", hashes)
-    names = {name for name, _ in known.items() ^ hashes.items()}
-    differing = sorted(name for name in names if not name.startswith("test."))
-    if differing:
-        message = f"the files of {', '.join(differing)} are not those that {run.path} was begun with"
+    other = [name for name in differing(hashes, known) if not name.startswith("test.")]
+    if other:
+        message = f"the files of {', '.join(other)} are not those that {run.path} was begun with"
         raise DataError(message, hint=f"bring the old files back, choose another run=PATH, or {OR_ANEW}")
 
 
 def changed_settings(run: RunDirectory, config: Config) -> dict[str, str]:
-    """Return the settings that are not those of the run. The values say what they were and what they are."""
+    """Return the settings that differ from those of the run, by name. Each value is text like "seed was 1, is 2"."""
     before = dict(values(run.read_config()))
     now = dict(values(config))
     changes = {}
-    for key in {**before, **now}:
-        old, new = before.get(key, "-"), now.get(key, "-")
-        if old != new:
-            changes[key] = f"{key} was {old}, is {new}"
+    for key in differing(before, now):
+        changes[key] = f"{key} was {before.get(key, '-')}, is {now.get(key, '-')}"
     return changes
+
+
+def differing(before: dict[str, str], now: dict[str, str]) -> list[str]:
+    """Return the keys whose values are not the same in both dictionaries. A missing value is "-"."""
+    return [key for key in {**before, **now} if before.get(key, "-") != now.get(key, "-")]
 
 
 def train(session: Session, *, n_replicas: int | None = 1) -> Progress:

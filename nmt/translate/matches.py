@@ -165,7 +165,7 @@ def best_match(text: str, index: str, context: str = "") -> Match | None:
 
 
 def form_of(text: str, source: str) -> Callable[[str], str]:
-    """Return the function to apply to source and target of a unit of the memory, to compare it with `text`.
+    """Return the function to apply to both sides of a memory unit before its source is compared with `text`.
 
     It is `plain`, which removes accelerators, if the unit's `source` has an accelerator and `text` has none. Otherwise,
     it is `str`, which changes nothing.
@@ -190,7 +190,7 @@ class Matches(Step):
             text = unit.text.strip()
             found = [best_match(text, index, unit.context) for index in self.memory]
             match = max(filter(None, found), key=lambda match: match.similarity, default=None)
-            # A unit with a prefix is translated, because a match lacks it. A match needs the placeholders of the text.
+            # Do not take a match for a unit with a prefix, which no match has, or a match with other placeholders.
             is_near = match and match.similarity >= self.least
             if match and is_near and not unit.prefix and not directive_faults(text, match.target):
                 match = replace(match, is_taken=True)

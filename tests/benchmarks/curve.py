@@ -65,7 +65,7 @@ def bleu_of_joey(line: str, _seconds: float) -> float:
 
 
 def number_in(line: str, pattern: str) -> float:
-    """Return the number that the first group of `pattern` matches, or 0 if the line has no match."""
+    """Return the number in the first group of `pattern`, or 0 if the line does not match."""
     found = re.search(pattern, line)
     return float(found[1]) if found else 0.0
 

@@ -109,7 +109,7 @@ def test_epochs_end_with_their_last_batch(corpus: Path, caplog: pytest.LogCaptur
     # The same command has nothing to do.
     assert run_training(config).step == progress.step
     assert caplog.messages[-1].endswith(": ended by train.max_epochs=2: raise train.max_epochs to go on")
-    # Other settings would have no effect, so there is a warning.
+    # With other settings, a warning names them, because they have no effect on a finished run.
     run_training(config_of(corpus, train__max_epochs=2, decode__beam=9))
     assert "changes have no effect" in caplog.messages[-1]
     assert caplog.messages[-1].endswith("decode.beam was 5, is 9")

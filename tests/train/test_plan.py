@@ -99,7 +99,7 @@ def test_a_second_fine_tuning_mixes_what_the_first_one_read(tmp_path: Path) -> N
     corpus = {"root": str(tmp_path), "source": "a", "target": "a"}
     first = config_of(data={"train": corpus, "mix": {"general1": {**corpus, "weight": 0.75}}})
     weights = [files.weight for files in finetuning_config(first).data.mix.values()]
-    # The first fine-tuning read its own pairs with a share of 0.25, and general1 with 0.75. Both times 0.75:
+    # In the first fine-tuning, its own pairs had a share of 0.25, and general1 had 0.75. Each is multiplied by 0.75.
     assert weights == [0.188, 0.562]
 
 
