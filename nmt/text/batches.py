@@ -22,7 +22,7 @@ from nmt.text.corpus_files import Pairs, RaggedArray
 from nmt.text.permutation import Mixture, shuffled
 
 POOL_PAIRS = 100_000  # maximum number of pairs in a pool
-N_LENGTHS = 12  # number of groups into which `spread` divides the batches; a group has similar lengths
+N_LENGTH_GROUPS = 12  # number of groups into which `spread` divides the batches; a group has similar lengths
 
 
 class Pool(NamedTuple):
@@ -230,12 +230,12 @@ class TrainingData:
 def spread(n: int, seed: int) -> list[int]:
     """Return the indices of n batches, which are sorted by length, in a random order.
 
-    Short and long sentences have different gradients. So each of `N_LENGTHS` groups of batches is spread evenly over
-    the whole order. A few batches in a row, such as those of a step, then represent the corpus.
+    Short and long sentences have different gradients. So each of `N_LENGTH_GROUPS` groups of batches is spread evenly
+    over the whole order. A few batches in a row, such as those of a step, then represent the corpus.
     """
     generator = torch.Generator().manual_seed(seed)
     positions = torch.empty(n)  # position of each batch in the order, 0-1
-    for group in torch.arange(n).tensor_split(N_LENGTHS):
+    for group in torch.arange(n).tensor_split(N_LENGTH_GROUPS):
         # Divide the order into as many parts as the group has batches, and put one batch into each.
         parts = torch.randperm(len(group), generator=generator)
         places = torch.rand(len(group), generator=generator)  # in each part, 0-1
