@@ -38,6 +38,9 @@ V = 23
 SIZES = {"d_model": 16, "d_ff": 24, "n_heads": 4, "n_encoder_layers": 2, "n_decoder_layers": 2, "max_positions": 32}
 
 Choices = dict[str, Any]  # of settings of the model
+# What Marian's Transformer has, and what it does not have.
+MARIAN: Choices = {"norm": "post", "positions": "marian", "start": "zero", "norm_epsilon": 1e-6}
+NOT_MARIAN: Choices = {"norm": "pre", "positions": "sinusoidal", "start": "bos", "norm_epsilon": 1e-5}
 
 
 def choices_of(table: str, **common: str) -> list[Choices]:

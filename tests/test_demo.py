@@ -69,17 +69,17 @@ def test_make_demo_shows_the_translation_and_bleu_and_passes_settings_on(tmp_pat
     assert result == ["configs/demo.yaml", "run=runs/other", "train", "train.max_steps=20"]
 
 
-@needs_make
-def test_make_demo_fails_on_a_wrong_translation(tmp_path: Path) -> None:
-    done = make_demo(tmp_path, "I bought yesterday.", "97.41")
-    assert done.returncode == 2
-    assert "error: the translation should be: I bought a book yesterday." in done.stderr
-    assert "I bought yesterday." in done.stdout.splitlines()
+FAILURES = [  # translation, BLEU, error
+    ("I bought yesterday.", "97.41", "error: the translation should be: I bought a book yesterday."),
+    ("I bought a book yesterday.", "33.86", "configs/demo.yaml: error: BLEU on test is below 90"),
+]
 
 
 @needs_make
-def test_make_demo_fails_on_low_bleu(tmp_path: Path) -> None:
-    done = make_demo(tmp_path, "I bought a book yesterday.", "33.86")
+@pytest.mark.parametrize(("translation", "bleu", "message"), FAILURES)
+def test_make_demo_fails_on_a_wrong_translation_or_low_bleu(
+    tmp_path: Path, translation: str, bleu: str, message: str
+) -> None:
+    done = make_demo(tmp_path, translation, bleu)
     assert done.returncode == 2
-    assert "configs/demo.yaml: error: BLEU on test is below 90" in done.stderr
-    assert "I bought a book yesterday." not in done.stdout.splitlines()
+    assert message in done.stderr

@@ -103,7 +103,7 @@ def leaves(tree: Mapping[str, Any], prefix: str, root: Path) -> Iterator[tuple[s
             # The value is a section. A corpus may have its own root.
             own_root = value.get("root")
             yield from leaves(value, f"{key}.", data_root(own_root) if own_root else root)
-        elif isinstance(value, tuple):
+        elif isinstance(value, tuple | list):
             # The value is a list of paths or of words.
             items = [str(root / path) for path in value] if prefix.startswith("data.") else value
             yield key, " ".join(items) or "-"

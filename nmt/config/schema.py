@@ -131,6 +131,11 @@ class Data(Section):
     target_tag: str = Field("", description="the only target language of a model of several: fra for >>fra<<")
 
     @property
+    def longest(self) -> int:
+        """The maximum number of pieces of a side of a training pair."""
+        return self.max_length * 2 if self.concatenate else self.max_length
+
+    @property
     def directions(self) -> list[str]:
         """The directions of the training corpora, such as de-en. Empty if the corpora name no languages."""
         # With a target tag, the direction is already chosen.
@@ -203,7 +208,7 @@ class TokenizerSettings(Section):
 
 
 class ModelSettings(Section):
-    """The model. A recurrent model ignores `n_heads`, `d_ff`, `activation` and `activation_dropout`."""
+    """The model. A recurrent model ignores the settings of heads, feed-forward layers, norms and positions."""
 
     # Sizes.
     architecture: Literal["transformer", "rnn"] = Field("transformer", description="rnn: recurrent encoder-decoder")
@@ -366,10 +371,8 @@ class Config(Section):
         if self.model.tied_embeddings == "all" and not self.tokenizer.joint:
             raise ValueError("model.tied_embeddings=all needs tokenizer.joint=true; use decoder or none")
         # 2. The longest pair must fit into the model and into a batch.
-        longest, limit = self.data.max_length, "data.max_length"
-        if self.data.concatenate:
-            longest *= 2
-            limit = "twice data.max_length"
+        longest = self.data.longest
+        limit = "twice data.max_length" if self.data.concatenate else "data.max_length"
         positions = self.model.max_positions
         if longest >= positions:  # EOS also needs a position
             raise ValueError(f"{limit} ({longest}) must be less than model.max_positions ({positions})")
@@ -391,6 +394,6 @@ def only_corpus(corpora: tuple[Files, ...], languages: str) -> tuple[Files, ...]
 
 def plain(value: object) -> str:
     """Return a value as YAML spells it. Return `-` for None, an empty string and an empty list."""
-    if value is None or value in ("", ()):
+    if value is None or value in ("", (), []):
         return "-"
     return str(value).lower() if isinstance(value, bool) else str(value)

@@ -73,11 +73,7 @@ def file_facts(path: Path) -> dict[str, Any]:
 
 
 def export_facts(path: Path) -> dict[str, Any]:
-    run = RunDirectory(path)
-    config = run.read_config()
-    tokenizers = run.read_tokenizers(config)
-    if tokenizers is None:
-        raise ModelError(f"{path} has no tokenizer", hint="export the model again")
+    config, tokenizers = RunDirectory(path).read_export()
     return {**model_facts(config, tokenizers), "file": file_facts(path / "model.bin")}
 
 

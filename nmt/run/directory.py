@@ -184,6 +184,14 @@ class RunDirectory:
         source = self._read_tokenizer(source_file, nfkc=config.data.nfkc_source, target_tag=config.data.target_tag)
         return Tokenizers(source, self._read_tokenizer(target_file))
 
+    def read_export(self) -> tuple[Config, Tokenizers]:
+        """Return the config and the tokenizers of an export. Raises ModelError if there are no tokenizers."""
+        config = self.read_config()
+        tokenizers = self.read_tokenizers(config)
+        if tokenizers is None:
+            raise ModelError(f"{self.path} has no tokenizer", hint="export the model again")
+        return config, tokenizers
+
     def _read_tokenizer(self, file: Path, *, nfkc: bool = False, target_tag: str | None = None) -> Tokenizer:
         try:
             return Tokenizer(read_capped(file, MAX_MODEL_BYTES), nfkc=nfkc, target_tag=target_tag)

@@ -27,7 +27,7 @@ _NAMED_PARTS = rf"(?P<argument>{ARGUMENT})(?P<rest>{FLAGS}(?P<size>{SIZE})(?P<co
 PRINTF_DIRECTIVE = regex.compile(rf"%%|%{_NAMED_PARTS}")
 # Without a syntax: three letters after a conversion make it a name, as in %user.
 LIKELY_DIRECTIVE = regex.compile(rf"%%|(?={'|'.join(PRINTF)})%{_NAMED_PARTS}(?![a-z0-9_]{{3}})")
-BRACE_DIRECTIVE = regex.compile(r"\{\{|(?P<argument>)\{(?P<rest>(?:![rsa])?+(?::[^\s{}]*+)?+\})")
+BRACE_DIRECTIVE = regex.compile(r"\{\{|\{(?P<argument>\d*+)(?P<rest>(?:![rsa])?+(?::[^\s{}]*+)?+\})")
 # A directive that `numbered` has written, or `%%`, which is none.
 NUMBERED_DIRECTIVE = regex.compile(rf"%%|%{_NAMED_PARTS}|\{{\d++(?:![rsa])?+(?::[^\s{{}}]*+)?+\}}")
 # Every directive for gettext, which allows a space and I as flags. A percent sign alone is an error.

@@ -230,7 +230,7 @@ class Masked:
         kept = find_kept(text, patterns, unknown, len(tag), len(symbols))
         # Without words outside of the spans, nothing is left to translate.
         rest = replaced(text, [(item.source_span, "") for item in kept])
-        if kept and not regex.search(r"\w", rest):
+        if kept and not regex.search(r"\w", rest[len(tag) :]):
             return cls("", [])
         choose_marks(kept, symbols, unknown, is_known)
         return cls(write_masked(text, kept), kept)

@@ -110,6 +110,7 @@ def learn_abbreviations(lines: Iterable[str]) -> list[str]:
         at_end.update(FINAL_WORD.findall(line))
     n_words = with_stop.total() + without_stop.total()
     rate = with_stop.total() / max(n_words, 1)
+    rate = min(rate, STOP_RATE)  # even if every word has a full stop
     abbreviations = []
     for word, n_stops in with_stop.items():
         n_bare = without_stop[word]

@@ -20,14 +20,7 @@ from nmt.run.directory import RunDirectory
 from nmt.run.header import read_header
 from nmt.text.tokenizer import Tokenizers
 from nmt.train.optimizer import STATE, make_optimizers
-from nmt.train.progress import (
-    OR_ANEW,
-    Progress,
-    is_validation,
-    parse_progress,
-    ranking,
-)
-from nmt.train.validation import Validation
+from nmt.train.progress import OR_ANEW, Figures, Progress, is_validation, parse_progress, ranking
 
 log = logging.getLogger("nmt")
 
@@ -79,10 +72,9 @@ class Checkpointer:
                 log.warning("%s; training goes on", error)
             self.metrics_fail = True
 
-    def keep_if_best(self, model: Seq2Seq, validation: Validation) -> bool:
-        """Return whether the model is the best so far. If it is, copy it for the next save."""
+    def keep_if_best(self, model: Seq2Seq, figures: Figures) -> bool:
+        """Return whether the model is the best so far, by the figures of its validation. If it is, copy it."""
         progress, metric = self.state.progress, self.config.train.metric
-        figures = {"step": progress.step, **validation.figures()}
         # `best_figures` is None before the first validation. `ranking` puts None below all figures.
         if ranking(figures, metric) <= ranking(progress.best_figures, metric):
             return False

@@ -11,13 +11,13 @@ import logging
 import math
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from itertools import islice
 
 import torch
 
 from nmt.config import Config, TrainSettings
-from nmt.distributed import gather_numbers, n_ranks, parallel, summed
+from nmt.distributed import gather_numbers, n_ranks, parallel
 from nmt.errors import DivergedError, ModelError, StoppedError
 from nmt.model.base import Seq2Seq
 from nmt.model.kernels import bf16_is_faster
@@ -117,7 +117,7 @@ class Trainer:
             try:
                 stopped_by = self.run_steps(replicas, report, started)
                 if not stopped_by:
-                    self.finish(report, started)
+                    self.finish(report)
             except Interrupted:
                 stopped_by = self.stop.number
             self.checkpointer.write()
@@ -155,12 +155,11 @@ class Trainer:
             replicas.model.train()  # a validation has set eval mode
             step = functools.partial(train_step, replicas, self.state.optimizers, options=options)
             figures, progress.max_positions = split_on_out_of_memory(step, micro_batches, progress.max_positions)
-            loss, nll = summed(figures.loss, figures.nll)  # sums over ranks
-            figures = replace(figures, loss=loss, nll=nll)
 
             # 3. Count the step. If the gradient is not finite, the weights have not changed.
             progress.step += 1
             progress.batch += len(micro_batches)
+            progress.elapsed_s = time.monotonic() - started
             if not math.isfinite(figures.grad_norm):
                 count_skipped(progress, figures, micro_batches)
                 continue
@@ -170,7 +169,7 @@ class Trainer:
             # 4. Update the moving average, write figures, and validate if a validation is due.
             self.state.update_average(settings.ema_decay)
             report.step(progress.step, progress.epoch, lr, figures, self.spent())
-            line = {"step": progress.step, "elapsed_s": time.monotonic() - started, "lr": lr}
+            line = {"step": progress.step, "elapsed_s": progress.elapsed_s, "lr": lr}
             self.checkpointer.append_metrics("step", line | asdict(figures))
             self.validate_if_due(report)
         raise AssertionError("epochs have no end")
@@ -203,6 +202,7 @@ class Trainer:
         # 1. Compute the figures.
         progress, tokenizers = self.progress, self.session.tokenizers
         model = (self.state.averaged or self.state.model).eval()  # `run_steps` sets train mode again
+        start = time.monotonic()
         with self.stop.interruptible():
             try:
                 validation = validate(model, tokenizers, self.session.corpus.dev, self.config, bf16=progress.bf16)
@@ -210,9 +210,10 @@ class Trainer:
                 raise DivergedError(f"on dev {error}", hint="lower train.lr; the last checkpoint is kept") from error
         figures = {"step": progress.step, "epoch": progress.epoch, **validation.figures()}
         progress.history.append(figures)
+        progress.elapsed_s += time.monotonic() - start
 
         # 2. Write the files.
-        is_best = self.checkpointer.keep_if_best(model, validation)
+        is_best = self.checkpointer.keep_if_best(model, figures)
         progress.n_worse = 0 if is_best else progress.n_worse + 1
         self.checkpointer.save()
 
@@ -225,12 +226,11 @@ class Trainer:
             log.warning("%s", message)
         self.session.on_validation()
 
-    def finish(self, report: Report, started: float) -> None:
+    def finish(self, report: Report) -> None:
         """Validate if necessary, and mark the training as finished."""
         progress = self.progress
         if not progress.is_validated():
             self.validate_and_save(report)
-        progress.elapsed_s = time.monotonic() - started
         progress.finished_at = progress.step
 
     def spent(self) -> float:

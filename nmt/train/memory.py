@@ -48,14 +48,15 @@ def memory_of(device: torch.device) -> int:
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
-def n_fitting_replicas(model: Seq2Seq, settings: TrainSettings, n_before: int | None = None) -> int:
+def n_fitting_replicas(model: Seq2Seq, settings: TrainSettings, n_before: int = 0) -> int:
     """Return the number of replicas that train fastest. On a GPU, it is 1. On a CPU, there are three limits:
 
     - one replica per torch thread
     - one replica per `MIN_REPLICA_TOKENS` tokens of a step
     - half of the memory for all replicas together
 
-    A resumed run keeps its number, `n_before`, if threads and memory allow it: dropout depends on this number.
+    A resumed run keeps its number, `n_before`, if threads and memory allow it: dropout depends on this number. A new
+    run has 0.
     """
     if model.device.type != "cpu":
         return 1
@@ -71,7 +72,7 @@ def split_on_out_of_memory(
 ) -> tuple[Result, int]:
     """Run a step. If memory runs out, repeat the step with smaller micro-batches.
 
-    The gradient is the same except for dropout.
+    The gradient is the same except for dropout and the sampled softmax.
 
     Args:
         max_positions: the maximum number of positions of a micro-batch, found in earlier steps; 0 for no maximum.

@@ -214,7 +214,8 @@ def fit_sizes(config: Config, corpus: CorpusSize) -> Config:
     lr = min(largest.lr, ADAMW_LR) if config.train.optimizer == "adamw" else largest.lr
     model = {"d_model": largest.d_model, "d_ff": largest.d_ff, "n_heads": N_HEADS, "dropout": plan.dropout}
     model |= {"n_encoder_layers": largest.n_layers, "n_decoder_layers": largest.n_layers}
-    train = {"batch_tokens": plan.batch_tokens, "lr": lr, "warmup": plan.warmup}
+    batch_tokens = max(plan.batch_tokens, config.data.longest + 1)  # each pair must fit into a batch
+    train = {"batch_tokens": batch_tokens, "lr": lr, "warmup": plan.warmup}
     if config.train.max_steps is None and config.train.max_minutes is None:
         train["max_epochs"] = plan.n_epochs
     return with_unset(config, {"tokenizer": {"vocab_size": plan.vocab_size}, "model": model, "train": train})

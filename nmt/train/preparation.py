@@ -58,7 +58,7 @@ def read_corpus(config: Config) -> TrainingText:
             raise DataError("a file of the corpus has changed while it was read", hint="start again")
 
     seed_of_dev = None if data.dev else config.seed
-    settings = [data.drop_blank, data.drop_duplicates, data.allow_bad_utf8, seed_of_dev]
+    settings = [data.drop_blank, data.drop_duplicates, data.allow_bad_utf8, seed_of_dev, bool(data.directions)]
     directory = cached("pairs", [FORMAT, hashes, settings], write)
     if data.glossary or data.placeholders:
         # Use an annotated copy of the pairs.

@@ -52,10 +52,10 @@ class Progress:
     batch: NonNegativeInt = 0  # number of the next micro-batch in the epoch
     n_tokens: int = 0  # number of target tokens so far, without skipped steps
     elapsed_s: float = 0.0  # seconds of training, validations included
-    best_figures: Figures | None = None  # step and dev figures of the best model by train.metric
+    best_figures: Figures | None = None  # `history` of the best model by train.metric
     n_worse: int = 0  # number of validations since the best validation
     n_skipped: int = 0  # number of skipped steps in a row until now
-    n_ranks: int = 1  # number of ranks or replicas that shared the last step; dropout depends on this number
+    n_ranks: int = 0  # ranks times replicas: the number of processes that share a step; 0 before training
     max_positions: NonNegativeInt = 0  # maximum positions of a micro-batch, set after memory ran out; 0: no maximum
     bf16: bool = False  # whether matmuls run in bf16; a resumed run with train.precision=auto keeps this choice
     finished_at: int = -1  # step at which `Trainer.finish` was called; -1 before this call
@@ -99,5 +99,4 @@ def ending(settings: TrainSettings, progress: Progress, n_batches: int) -> str:
     """Return a message that names the limits at which a training has ended."""
     reached = [name for name, share in used_limits(settings, progress, n_batches).items() if share >= 1]
     ended_by = " and ".join(f"train.{name}={getattr(settings, name)}" for name in reached)
-    names = " and ".join(f"train.{name}" for name in reached)
-    return f"ended by {ended_by}: raise {names} to go on"
+    return f"ended by {ended_by}: raise the value to go on"

@@ -41,8 +41,9 @@ class Replicas:
         self.n_torch_threads = torch.get_num_threads()  # threads of the optimizer and of validations
         self.n_torch_threads_each = max(self.n_torch_threads // n, 1)
         self.trained = [p for p in model.parameters() if p.requires_grad]
-        for parameter in model.parameters() if n > 1 else ():
-            parameter.data = shared(parameter).copy_(parameter.data)
+        if n > 1:
+            for parameter in model.parameters():
+                parameter.data = shared(parameter).copy_(parameter.data)
         # The gradients of each child process, in shared memory.
         self.gradients = [list(map(shared, self.trained)) for _ in range(n - 1)]
         self.connections: list[Connection] = []

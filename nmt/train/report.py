@@ -15,27 +15,27 @@ LINE_EVERY_S = 30.0  # seconds between two lines about steps
 
 
 class Report:
-    """A report on steps and validations. `progress` is the spent fraction of the budget at the start, 0-1."""
+    """A report on steps and validations. `spent` is the spent fraction of the budget at the start, 0-1."""
 
-    def __init__(self, progress: float) -> None:
-        self.initial = progress
+    def __init__(self, spent: float) -> None:
+        self.initial = spent
         self.start = self.since = time.monotonic()
         self.recent: list[StepFigures] = []  # figures of the steps since the last line
 
-    def step(self, step: int, epoch: int, lr: float, figures: StepFigures, progress: float) -> None:
+    def step(self, step: int, epoch: int, lr: float, figures: StepFigures, spent: float) -> None:
         """Add the figures of a step. Every `LINE_EVERY_S`, log mean figures and the time that is left.
 
-        `progress` is the spent fraction of the budget, 0-1.
+        `spent` is the spent fraction of the budget, 0-1.
         """
         self.recent.append(figures)
         now = time.monotonic()
         if now - self.since < LINE_EVERY_S:
             return
         means = self.means(now - self.since)
-        line = f"step {step} epoch {epoch + 1} {means} lr {lr:.2e}, {progress:.0%} done"
-        done = progress - self.initial
+        line = f"step {step} epoch {epoch + 1} {means} lr {lr:.2e}, {spent:.0%} done"
+        done = spent - self.initial
         if done > 0:
-            line += f", {clock((1 - progress) * (now - self.start) / done)} left"
+            line += f", {clock((1 - spent) * (now - self.start) / done)} left"
         log.info("%s", line)
         self.since, self.recent = now, []
 
@@ -47,15 +47,15 @@ class Report:
         perplexity = math.exp(min(nll, MAX_NLL))
         return f"loss {readable(loss, 3)} ppl {readable(perplexity)} {n_tokens / seconds:,.0f} tok/s"
 
-    def validation(self, step: int, scores: Validation, *, best: bool) -> None:
+    def validation(self, step: int, validation: Validation, *, best: bool) -> None:
         """Log the figures and samples of a validation. `best` says whether the model is the best so far."""
         # 1. Log a line of figures.
-        losses = f"dev loss {readable(scores.loss, 3)} ppl {readable(scores.perplexity)}"
-        figures = f"{losses} BLEU {scores.bleu.value:.2f} chrF {scores.chrf.value:.2f}"
+        losses = f"dev loss {readable(validation.loss, 3)} ppl {readable(validation.perplexity)}"
+        figures = f"{losses} BLEU {validation.bleu.value:.2f} chrF {validation.chrf.value:.2f}"
         log.info("step %d: %s%s", step, figures, " (best so far)" if best else "")
 
         # 2. Log the samples.
-        for source, reference, translation in scores.samples:
+        for source, reference, translation in validation.samples:
             log.info("    source       %s", source)
             log.info("    reference    %s", reference)
             log.info("    translation  %s", translation)

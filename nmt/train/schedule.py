@@ -3,7 +3,7 @@
 from nmt.config import TrainSettings
 
 
-def learning_rate(settings: TrainSettings, d_model: int, step: int, progress: float) -> float:
+def learning_rate(settings: TrainSettings, d_model: int, step: int, spent: float) -> float:
     """Return the learning rate of a step.
 
     The schedules, with lr = `train.lr`, w = `train.warmup` and t = `step`, counted from 1:
@@ -12,8 +12,8 @@ def learning_rate(settings: TrainSettings, d_model: int, step: int, progress: fl
         constant      lr·min(t/w, 1)
         noam          lr·d_model^-0.5·min(t^-0.5, t·w^-1.5)  (Vaswani et al. 2017, equation 3)
 
-    In the last part of the budget (a fraction of `train.cooldown`), the rate also falls linearly to 0. `progress` is
-    the spent fraction of the budget, 0-1, or 0 if there is no budget.
+    In the last part of the budget (a fraction of `train.cooldown`), the rate also falls linearly to 0. `spent` is the
+    spent fraction of the budget, 0-1, or 0 if there is no budget.
     """
     # 1. Apply the schedule.
     warmup = settings.warmup
@@ -26,6 +26,6 @@ def learning_rate(settings: TrainSettings, d_model: int, step: int, progress: fl
         rate = settings.lr * min(step / warmup, 1.0)
 
     # 2. Apply the cooldown.
-    if settings.cooldown and progress > 1 - settings.cooldown:
-        rate *= max(1 - progress, 0.0) / settings.cooldown
+    if settings.cooldown and spent > 1 - settings.cooldown:
+        rate *= max(1 - spent, 0.0) / settings.cooldown
     return float(rate)

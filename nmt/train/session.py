@@ -239,8 +239,7 @@ def train(session: Session, *, n_replicas: int | None = 1) -> Progress:
         if launched().n_ranks > 1:
             n_replicas = 1
         elif n_replicas is None:
-            n_before = progress.n_ranks if resumed else None
-            n_replicas = n_fitting_replicas(session.model, settings, n_before)
+            n_replicas = n_fitting_replicas(session.model, settings, progress.n_ranks)
 
         # 3. Train, unless the training is finished.
         with ranks_joined():
@@ -276,7 +275,8 @@ def log_training(session: Session, progress: Progress, n_replicas: int) -> None:
     n_steps = math.ceil(data.n_batches / session.config.train.accumulate)
     sizes = f"{data.n_epoch_pairs} pairs, {n_steps} steps an epoch, {model.n_parameters / 1e6:.2f}M parameters"
     precision = "bf16" if progress.bf16 else "fp32"
-    processes = f"replicas: {n_ranks() * n_replicas}, threads of each: {torch.get_num_threads() // n_replicas}"
+    n_threads = max(torch.get_num_threads() // n_replicas, 1)
+    processes = f"replicas: {n_ranks() * n_replicas}, threads of each: {n_threads}"
     log.info("%s: %s, %s on %s, %s", session.run.path, sizes, precision, model.device, processes)
     warn_if_tokenized([pair.target for pair in session.corpus.dev], "dev lines")
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from nmt.config import TrainSettings
-from nmt.distributed import n_ranks, rank
+from nmt.distributed import n_ranks, rank, summed
 from nmt.errors import NmtError
 from nmt.model.base import Seq2Seq
 from nmt.seeds import seed_of
@@ -27,7 +27,7 @@ class StepOptions:
 
     settings: TrainSettings  # a step uses `label_smoothing`, `softmax_share` and `clip_norm`
     lr: float  # learning rate
-    seed: int  # seed of dropout, derived from the seed of the run and the step
+    seed: int  # seed of dropout and of the sampled softmax, derived from the seed of the run and the step
     bf16: bool = False  # whether to autocast matmuls to bfloat16; weights, gradients and losses stay float32
 
 
@@ -47,14 +47,11 @@ def train_step(
     micro_batches: Sequence[Batch],
     options: StepOptions,
 ) -> StepFigures:
-    """Update the weights once from several micro-batches, with the same gradient as one large batch.
+    """Update the weights once from several micro-batches.
 
+    The gradient is that of one large batch, except for dropout and the sampled softmax, which are drawn for each part.
     All ranks receive the same micro-batches, and each rank computes its part of them. Within a rank, the replicas share
     the micro-batches (`shares_of`).
-
-    Returns:
-        The figures of the step. Loss and nll are the parts of this rank. Their sums over ranks are the means over
-        tokens.
     """
     n_tokens = sum(batch.n_target_tokens for batch in micro_batches)
     scale = n_ranks() / n_tokens  # for the mean over tokens; n_ranks() undoes the averaging of DDP
@@ -85,7 +82,7 @@ def train_step(
                 ) from error
 
     # 3. Compute the figures.
-    loss, nll = torch.stack(sums).sum(0).tolist()
+    loss, nll = summed(*torch.stack(sums).sum(0).tolist())  # over all ranks
     return StepFigures(loss / n_tokens, nll / n_tokens, grad_norm, n_tokens)
 
 
@@ -105,7 +102,7 @@ def forward_backward(
 
     Args:
         scale: factor of the loss, which is summed over target tokens.
-        replica: index of the replica among the replicas of all ranks; dropout depends on it.
+        replica: index of the replica among the replicas of all ranks; the random seed depends on it.
     Returns:
         (2,), loss and nll, summed over target tokens.
     """
@@ -116,7 +113,7 @@ def forward_backward(
         # DDP adds gradients over ranks in the last backward pass only.
         reduce_now = n_ranks() == 1 or i == len(micro_batches) - 1
         with nullcontext() if reduce_now else model.no_sync():  # type: ignore[operator]
-            torch.manual_seed(seed_of(options.seed, i, replica))  # the seed of dropout
+            torch.manual_seed(seed_of(options.seed, i, replica))
             with torch.autocast(device.type, torch.bfloat16, enabled=options.bf16):
                 sums = batch_loss(model, batch, options.settings, options.settings.softmax_share)
             (sums.loss * scale).backward()  # type: ignore[no-untyped-call]

@@ -90,10 +90,9 @@ def validate(model: Seq2Seq, tokenizers: Tokenizers, dev: Sequence[Pair], config
     by_languages = {languages: bleu.value for languages, (bleu, _) in by_direction.items() if languages}
     ((most_frequent, count),) = Counter(hypotheses).most_common(1)
     repeated = most_frequent, count / len(hypotheses)
-    shown = []
-    for k in range(min(N_SAMPLES, len(dev))):
-        i = k * len(dev) // N_SAMPLES
-        shown.append((sources[i], references[i], hypotheses[i]))
+    examples = list(zip(sources, references, hypotheses, strict=True))
+    distance = max(len(examples) // N_SAMPLES, 1)
+    shown = examples[::distance][:N_SAMPLES]
     return Validation(loss, nll, bleu, chrf, shown, repeated, calibration, by_languages)
 
 

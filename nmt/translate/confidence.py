@@ -114,19 +114,20 @@ def find_doubts(
     `least` is the lowest confidence that gives no reason for doubt. If it is None, only similar matches give one.
     `place` and the number of the unit say where it is.
     """
-    # A translation without parts already has a reason if it was taken from a similar match.
-    reasons = [] if translation.parts else list(translation.doubts or [])
+    reasons: list[str] = []
+    if translation.parts:
+        for part in translation.parts:
+            reasons += find_doubts(translator, part, least, place)
+    else:
+        # The translation already has a reason if it was taken from a similar match.
+        reasons += translation.doubts or []
+        if least is not None:
+            reasons += doubts_of_sentence(translator, translation, least)
+        if reasons:
+            message = "%s %d is doubtful: %s: %s -> %s"
+            log.warning(message, place, translation.number, ", ".join(reasons), translation.source, translation.text)
     if least is not None:
         translation.doubts = reasons
-    for part in translation.parts:
-        reasons += find_doubts(translator, part, least, place)
-    if translation.parts:
-        return reasons
-    if least is not None:
-        reasons += doubts_of_sentence(translator, translation, least)
-    if reasons:
-        message = "%s %d is doubtful: %s: %s -> %s"
-        log.warning(message, place, translation.number, ", ".join(reasons), translation.source, translation.text)
     return reasons
 
 

@@ -71,7 +71,7 @@ def translate_path(translator: Translator, source: Path, output: Path, resume: b
         try:
             translate_file(translator, path, new, **arguments)
             log.info("written to %s", new)
-        except InputError as error:
+        except NmtError as error:
             log.error("%s; %s", error, error.hint)
             n_bad += 1
     # 3. Report the documents that were skipped or had an error.

@@ -89,13 +89,13 @@ def requests_of(
     A unit of more than `max_length` tokens is split into several requests, with a warning. The translation of the first
     request must begin with the unit's prefix.
     """
-    if not tokens or is_blank(unit.text):
+    tag, text = tokenizer.split_tag(unit.text)
+    if not tokens or is_blank(text):
         return []
     # Nearly all sentences fit into one request.
     if len(tokens) <= max_length:
         return [SearchRequest(tokens, unit.prefix, place_of(unit))]
     # Each part begins with the tag of the target language.
-    tag, text = tokenizer.split_tag(unit.text)
     tag_tokens = tokenizer.tag(tag)
     parts = cut(text, tokenizer, max(max_length - len(tag_tokens), 1), abbreviations)
     message = "line %d has %d pieces, the model takes %d: translated in %d parts"

@@ -81,8 +81,8 @@ class Translator:
     def translate(self, texts: Sequence[str], **options: Any) -> list[str]:
         """Return the best translation of each text.
 
-        `options` replace values of `TranslationOptions`, for example `beam=1`. By default, a text is translated
-        sentence by sentence.
+        `options` replace values of `TranslationOptions`, for example `beam=1`. A text is translated sentence by
+        sentence unless the model has `decode.whole_lines`.
         """
         if isinstance(texts, str):
             raise InputError("translate takes a list of sentences, not one string", hint='translate(["…"])')

@@ -32,9 +32,8 @@ def trained(config: Path, run: Path, *overrides: str) -> Row:
     assert newest is not None
     model = newest.checkpoint.model()
     progress = newest.checkpoint.progress
-    n_parameters = sum(parameter.numel() for parameter in model.parameters())
     minutes = progress["elapsed_s"] / 60
-    cost = {"parameters": n_parameters, "target_tokens": progress["n_tokens"], "minutes": minutes}
+    cost = {"parameters": model.n_parameters, "target_tokens": progress["n_tokens"], "minutes": minutes}
     return cost | {"dev_BLEU": progress["best_figures"]["dev_bleu"]}
 
 

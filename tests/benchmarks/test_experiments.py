@@ -51,8 +51,7 @@ def settings_of(name: str) -> set[str]:
 
 def test_every_config_is_a_rung() -> None:
     configs = (ROOT / "configs/ladder").glob("*.yaml")
-    result = sorted(path.stem for path in configs)
-    assert result == NAMES_OF_RUNGS
+    assert sorted(path.stem for path in configs) == NAMES_OF_RUNGS
 
 
 @pytest.mark.parametrize("name", NAMES_OF_RUNGS)
@@ -64,8 +63,7 @@ def test_a_rung_differs_from_the_transformer_as_its_page_says(name: str) -> None
     differences = settings_of(name) - settings_of(base)
     result = {f"`{setting}`" for setting in differences}
     assert result == set(re.findall("`.+?`", said))
-    found = load_config(ROOT / f"configs/ladder/{name}.yaml").run
-    assert found == f"runs/ladder-{name}"
+    assert load_config(ROOT / f"configs/ladder/{name}.yaml").run == f"runs/ladder-{name}"
 
 
 def write_rungs(five: FiveCorpus) -> None:
@@ -104,8 +102,7 @@ def test_speed_beside_a_plain_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gpu, "peak_flops", lambda *_: 1e12)  # measuring it takes half a minute on a CPU
     settings = ModelSettings(d_model=16, n_heads=2, n_encoder_layers=1, n_decoder_layers=1, d_ff=32)
     table = gpu.compared("tiny", gpu.Task(settings, 64, torch.device("cpu")), seconds=0)
-    result = list(table.rows())
-    assert result == ["nmt, adamw", "nmt, muon", gpu.PLAIN]
+    assert list(table.rows()) == ["nmt, adamw", "nmt, muon", gpu.PLAIN]
     assert gpu.PLAIN in table.markdown()
     assert table.as_json()["rows"] == table.rows()
     assert all(row["tokens_s"] > 0 for row in table.rows().values())

@@ -33,22 +33,16 @@ def test_the_log_holds_what_went_to_stderr(five_run: FiveRun) -> None:
     assert any(line.startswith("INFO chosen for 5 pairs") for line in logged), "also what was said before the lock"
 
 
-def test_a_resumed_training_appends(five_corpus: FiveCorpus) -> None:
-    file = five_corpus.run / "train.log"
-    assert run_in(five_corpus.home, f"{TRAIN} train.max_steps=2").returncode == 0
-    before = file.read_bytes()
-    assert run_in(five_corpus.home, f"{TRAIN} train.max_steps=4").returncode == 0
-    assert file.read_bytes().startswith(before)
-    assert f"INFO going on from step 2 of {five_corpus.run}" in messages(file)
-
-
-def test_a_training_that_does_not_begin_writes_nothing(five_corpus: FiveCorpus) -> None:
+def test_a_resumed_training_appends_and_one_that_does_not_begin_writes_nothing(five_corpus: FiveCorpus) -> None:
     file = five_corpus.run / "train.log"
     assert run_in(five_corpus.home, f"{TRAIN} train.max_steps=2").returncode == 0
     before = file.read_bytes()
     assert run_in(five_corpus.home, f"{TRAIN} train.max_steps=50 seed=2").returncode == 2
     assert run_in(five_corpus.home, f"{TRAIN} train.max_steps=50 --dry-run").returncode == 0
     assert file.read_bytes() == before
+    assert run_in(five_corpus.home, f"{TRAIN} train.max_steps=4").returncode == 0
+    assert file.read_bytes().startswith(before)
+    assert f"INFO going on from step 2 of {five_corpus.run}" in messages(file)
 
 
 def test_lines_wait_until_the_log_is_open_and_an_error_is_kept_with_its_type(

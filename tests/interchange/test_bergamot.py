@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 from conftest import SCREENS, SOURCE, TARGET, check_accessible, model_of, one_clear_error, opened_page, rows_of, run_nmt
-from models import random_translator, write_run
+from models import MARIAN, NOT_MARIAN, random_translator, write_run
 from numpy.typing import NDArray
 from static_site import ENGINE, serving
 from torch.nn.modules import module
@@ -26,7 +26,6 @@ from nmt.model.transformer import Transformer
 from nmt.text.batches import pad_source
 from nmt.translate.translator import Translator
 
-MARIAN: dict[str, Any] = {"norm": "post", "positions": "marian", "start": "zero", "norm_epsilon": 1e-6}
 SIZES: dict[str, Any] = {"d_model": 64, "d_ff": 128, "n_encoder_layers": 1, "n_decoder_layers": 1}
 # What is tied, the number of tokenizers, and the matrix of the projection.
 SHAPES = rows_of("""
@@ -34,14 +33,7 @@ all     1 Wemb
 decoder 2 decoder_Wemb
 none    2 decoder_ff_logit_out_W
 """)
-OTHERS: dict[str, Any] = {
-    "norm": "pre",
-    "positions": "sinusoidal",
-    "start": "bos",
-    "norm_epsilon": 1e-5,
-    "d_model": 32,
-    "d_ff": 48,
-}
+OTHERS: dict[str, Any] = {**NOT_MARIAN, "d_model": 32, "d_ff": 48}
 INT8, FLOAT32, INTGEMM8 = 0x101, 0x404, 0x4101
 # A worker that answers as the engine's, and translates to capitals.
 STUB = """

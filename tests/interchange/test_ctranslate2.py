@@ -7,7 +7,7 @@ import ctranslate2
 import pytest
 import torch
 from conftest import FiveRun, err_lines, file_bytes, model_of, one_clear_error, run_nmt
-from models import fresh_translator, random_translator, search_with_bans
+from models import MARIAN, fresh_translator, random_translator, search_with_bans
 
 from nmt.errors import InputError, ModelError, NmtError
 from nmt.interchange import ctranslate2 as module
@@ -22,7 +22,7 @@ CHOICES: list[dict[str, Any]] = [
     {"positions": "none", "n_heads": 1, "max_positions": 8, "activation": "silu"},
     {"tied_embeddings": "decoder", "joint": False, "n_encoder_layers": 3, "n_decoder_layers": 1},
     {"tied_embeddings": "none", "joint": False},
-    {"norm": "post", "positions": "marian", "start": "zero", "norm_epsilon": 0.1},
+    {**MARIAN, "norm_epsilon": 0.1},
 ]
 
 

@@ -220,6 +220,7 @@ def test_without_a_target_tag_each_line_brings_its_own(to_any: Translator) -> No
     tokens, tokens_of_words = source.encode_words(">>deu<< Ein Hund.", [(8, 11), (12, 17)])
     assert tokens == [deu, *plain]
     assert tokens_of_words[:2] == [[], [0]], "the tag belongs to no word"
+    assert to_any.translate([">>deu<< "]) == [""]
 
 
 def test_a_target_language_can_be_chosen_of_those_that_there_are(to_any: Translator) -> None:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from conftest import SOURCE, model_of, one_clear_error, rows_of, run_nmt
 from marian_models import write_marian
-from models import random_translator, write_run
+from models import MARIAN, NOT_MARIAN, random_translator, write_run
 
 import nmt
 from nmt.errors import InputError
@@ -19,7 +19,6 @@ from nmt.model.transformer import Transformer
 from nmt.text import EOS
 from nmt.translate.translator import Translator
 
-MARIAN: dict[str, Any] = {"norm": "post", "positions": "marian", "start": "zero", "norm_epsilon": 1e-6}
 # What is tied, the number of tokenizers, and their ids of PAD, UNK, BOS and EOS.
 SHAPES = rows_of("""
 all     1 -1 1 -1 0
@@ -29,13 +28,7 @@ none    1 -1 1 -1 0
 all     1  0 1  2 3
 decoder 2 -1 0 -1 5
 """)
-OTHERS: dict[str, Any] = {
-    "norm": "pre",
-    "positions": "sinusoidal",
-    "start": "bos",
-    "norm_epsilon": 1e-5,
-    "attention": "dot",
-}
+OTHERS: dict[str, Any] = {**NOT_MARIAN, "attention": "dot"}
 
 
 def imported(directory: Path, run: Path) -> Translator:

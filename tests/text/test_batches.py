@@ -175,8 +175,8 @@ def test_the_order_of_batches_is_a_permutation(n: int) -> None:
 
 
 def test_every_part_of_an_epoch_has_batches_of_all_lengths() -> None:
-    order = np.array(spread(20 * batches.N_LENGTHS, seed=1))
-    n = 3 * batches.N_LENGTHS + 1  # contains a whole twentieth of the epoch, with a batch of each group
+    order = np.array(spread(20 * batches.N_LENGTH_GROUPS, seed=1))
+    n = 3 * batches.N_LENGTH_GROUPS + 1  # contains a whole twentieth of the epoch, with a batch of each group
     for start in range(len(order) - n):
         part = np.sort(order[start : start + n])
         assert np.diff(part / 20).max() < 2.5, "no large range of lengths is absent"

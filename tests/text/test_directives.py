@@ -9,6 +9,7 @@ NUMBERED = {
     "%*d und %.*f": "%2$*1$d und %4$.*3$f",
     "{} kauft {!r:>3}": "{0} kauft {1!r:>3}",
     "%d {} {}": "%d {} {}",
+    "{0} von {} und {}": "{0} von {} und {}",
     "nur %s": "nur %s",
     "50%% von %s": "50%% von %s",
     "%(a)s und %(b)s": "%(a)s und %(b)s",

@@ -195,6 +195,10 @@ def test_without_symbols_all_but_numbers_are_taken_out(text: str) -> None:
     assert result == MASKED[text]
 
 
+def test_nothing_is_left_to_translate_beside_a_tag() -> None:
+    assert Masked.of(">>de<< {a}", SPAN_ONLY, SYMBOLS, tag=">>de<<").text == ""
+
+
 def test_of_many_spans_numbers_stay_in_the_text() -> None:
     mask = Masked.of("1 {a} 2 {b} 3 {c} 4 {d} 5 {e} 6 {f} Hunde", SPAN_ONLY, SYMBOLS)
     assert mask.text == "1 ⟦1⟧ 2 ⟦2⟧ 3 ⟦3⟧ 4 ⟦4⟧ 5 ⟦5⟧ 6 ⟦6⟧ Hunde"

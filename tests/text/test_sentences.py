@@ -120,3 +120,4 @@ def test_a_training_text_shows_its_abbreviations() -> None:
 def test_a_word_without_a_full_stop_elsewhere_is_no_abbreviation() -> None:
     assert learn_abbreviations(["Er ging heim. Dann schlief er.", "Er ist heim gegangen."] * 20) == []
     assert learn_abbreviations([]) == []
+    assert learn_abbreviations(["Nr. 5", "Abb. 7"]) == [], "all words have a full stop"

@@ -87,17 +87,18 @@ def damage(corpus: Path, **progress: Any) -> None:
     save_checkpoint(file, replace(checkpoint, progress=checkpoint.progress | progress))
 
 
-@pytest.mark.parametrize("progress", [{"epoch": -1}, {"history": [{"step": 1}]}])
-def test_a_checkpoint_without_progress_is_refused(corpus: Path, progress: dict[str, Any]) -> None:
+NO_PROGRESS = r"step-2\.safetensors does not say where training stands"
+INCOMPLETE = [  # damaged progress, error; a damaged checkpoint has no moments
+    ({"epoch": -1}, NO_PROGRESS),
+    ({"history": [{"step": 1}]}, NO_PROGRESS),
+    ({}, r"step-2\.safetensors lacks .+\.step"),
+]
+
+
+@pytest.mark.parametrize(("progress", "message"), INCOMPLETE)
+def test_an_incomplete_checkpoint_is_refused(corpus: Path, progress: dict[str, Any], message: str) -> None:
     damage(corpus, **progress)
-    with pytest.raises(ModelError, match=r"step-2\.safetensors does not say where training stands") as caught:
-        run_training(config_of(corpus))
-    assert caught.value.hint
-
-
-def test_a_checkpoint_without_moments_is_refused(corpus: Path) -> None:
-    damage(corpus)
-    with pytest.raises(ModelError, match=r"step-2\.safetensors lacks .+\.step") as caught:
+    with pytest.raises(ModelError, match=message) as caught:
         run_training(config_of(corpus))
     assert caught.value.hint
 

@@ -108,7 +108,7 @@ def test_epochs_end_with_their_last_batch(corpus: Path, caplog: pytest.LogCaptur
     assert progress.n_tokens == sum(batch.n_target_tokens for batch in batches)
     # The same command has nothing to do.
     assert run_training(config).step == progress.step
-    assert caplog.messages[-1].endswith(": ended by train.max_epochs=2: raise train.max_epochs to go on")
+    assert caplog.messages[-1].endswith(": ended by train.max_epochs=2: raise the value to go on")
     # With other settings, a warning names them, because they have no effect on a finished run.
     run_training(config_of(corpus, train__max_epochs=2, decode__beam=9))
     assert "changes have no effect" in caplog.messages[-1]
@@ -119,7 +119,7 @@ def test_minutes_end_it(corpus: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "nmt")
     config = config_of(corpus, train__max_minutes=0.03, train__max_steps=9000, train__max_epochs=4000)
     progress = run_training(config)
-    assert caplog.messages[-2] == "ended by train.max_minutes=0.03: raise train.max_minutes to go on"
+    assert caplog.messages[-2] == "ended by train.max_minutes=0.03: raise the value to go on"
     run = RunDirectory(config.run)
     metrics = run.read_metrics()
     ends = [line["elapsed_s"] for line in metrics if line["kind"] == "step"]
@@ -140,7 +140,7 @@ def test_patience_ends_it(corpus: Path, monkeypatch: pytest.MonkeyPatch, caplog:
     assert progress.best_figures["step"] == 4
     assert progress.n_worse == 3
     assert best_of(config) == (4, 0.0)
-    assert "ended by train.patience=3: raise train.patience to go on" in caplog.text
+    assert "ended by train.patience=3: raise the value to go on" in caplog.text
 
 
 def test_more_patience_lets_it_go_on(corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -177,9 +177,10 @@ def test_the_time_of_a_step_is_that_of_its_end(corpus: Path, monkeypatch: pytest
     monkeypatch.setattr(loop, "train_step", slow_step)
     config = config_of(corpus, train__max_steps=2)
     run_training(config)
-    first, second, _ = RunDirectory(config.run).read_metrics()
+    first, second, validation = RunDirectory(config.run).read_metrics()
     assert first["elapsed_s"] >= 0.05
     assert second["elapsed_s"] >= 0.1
+    assert validation["elapsed_s"] > second["elapsed_s"]
 
 
 def spoil(monkeypatch: pytest.MonkeyPatch, is_bad: Callable[[int, float], bool]) -> list[float]:

@@ -189,6 +189,11 @@ def test_patience_alone_is_no_limit() -> None:
     assert config.train.max_epochs == 30
 
 
+def test_every_pair_fits_into_a_batch() -> None:
+    data = {"train": {"source": "a", "target": "b"}, "max_length": 600}
+    assert fit_sizes(config_of(data=data), corpus_size(50)).train.batch_tokens == 601
+
+
 def test_what_is_chosen_is_checked_with_what_was_set() -> None:
     with pytest.raises(ConfigError, match=r"d_model \(102\) is not divisible by n_heads \(4\)"):
         fit_sizes(config_of(model={"d_model": 102}), corpus_size(5_000_000))

@@ -301,6 +301,12 @@ def test_what_differs_is_prepared_anew(files: Files, caplog: pytest.LogCaptureFi
     assert result != before
 
 
+def test_with_a_target_tag_the_pairs_of_dev_have_no_language(files: Files) -> None:
+    corpora = {name: [files.write(name, sides, languages="de-en")] for name, sides in (("train", TRAIN), ("dev", DEV))}
+    assert read_corpus(files.config(**corpora)).dev[0].languages == "de-en"
+    assert read_corpus(files.config(**corpora, target_tag="en")).dev[0].languages == ""
+
+
 def test_another_seed_sets_other_pairs_aside(files: Files) -> None:
     config = files.config(train=TRAIN)
     reseeded = config.model_copy(update={"seed": 2})

@@ -9,7 +9,7 @@ from nmt.train.schedule import learning_rate
 def rates(schedule: str, *steps: int) -> list[float]:
     """Return learning rates of a width of 64, with a warm-up of 100 steps to 1."""
     settings = TrainSettings.model_validate({"schedule": schedule, "lr": 1.0, "warmup": 100, "cooldown": 0})
-    return [learning_rate(settings, 64, step, progress=0.5) for step in steps]
+    return [learning_rate(settings, 64, step, spent=0.5) for step in steps]
 
 
 def test_the_inverse_square_root() -> None:

@@ -3,8 +3,8 @@
     python tests/translate/measure_markup.py RUN tests/translate/alignments/de-en.tsv [LANGUAGES [ENGINE]]
 
 Every one to four words of a source that have a sure link are an element. The figure is the mean F1 of the target words
-between its tags, against those with sure links to its words; then that of tags at the same share of the sentence, that
-of tags around the same words, and that of the best places for one pair of tags.
+between its tags, against those with sure links to its words; then that of tags at the same share of the sentence, and
+that of the best places for one pair of tags.
 """
 
 import sys
@@ -33,7 +33,6 @@ class TaggedWords(NamedTuple):
     target_spans: list[Span]
     expected: Words
     at_share: Words  # at the same share of the sentence
-    same: Words  # spelled as in the source
 
 
 Rule = Callable[[TaggedWords], Words]
@@ -62,10 +61,8 @@ def tagged_words(translator: Translator, gold: Path) -> list[TaggedWords]:
             share = len(target.spans) / n_words
             first = round(start * share)
             stop = max(first + 1, round(end * share))
-            words = gold_pair.source[start:end]
-            same = {t for t, word in enumerate(gold_pair.target) if word in words}
             at_share = set(range(first, stop))
-            all_tagged.append(TaggedWords(pair, target.spans, expected, at_share, same))
+            all_tagged.append(TaggedWords(pair, target.spans, expected, at_share))
     return all_tagged
 
 
@@ -96,7 +93,6 @@ def main(translator: Translator, gold: Path) -> None:
     rules: dict[str, Rule] = {
         "tags": placed_words,
         "share": lambda tagged: tagged.at_share,
-        "same": lambda tagged: tagged.same,
         "best": best_words,
     }
     for name, words_of in rules.items():

@@ -305,11 +305,7 @@ def load_export(
     """Load an export. Return the arguments of `Translator`; see `loading.load`."""
     ctranslate2 = import_ctranslate2()
     # 1. Read config and tokenizers.
-    run = RunDirectory(path)
-    config = run.read_config()
-    tokenizers = run.read_tokenizers(config)
-    if tokenizers is None:
-        raise ModelError(f"{path} has no tokenizer", hint="export the model again")
+    config, tokenizers = RunDirectory(path).read_export()
     if (path / CHARACTERS).is_file():  # the export of an imported model has no such file
         tokenizers = tokenizers.with_learned(read_characters(path / CHARACTERS))
     # A damaged export may crash this process, so a child process loads it first. `load_torch` is given only for exports
@@ -323,9 +319,9 @@ def load_export(
     setting = os.environ.get("OMP_NUM_THREADS", "0")
     chosen, *_ = setting.split(",")
     n_threads = int(chosen) or usable_cores()
-    device_index = 0 if on_cpu else int(index or launched().local_rank)
     # 3. Load the engine.
     try:
+        device_index = 0 if on_cpu else int(index or launched().local_rank)
         engine = ctranslate2.Translator(
             str(path),
             kind,

@@ -52,7 +52,7 @@ class TorchEngine:
         self.device = models[0].device
         self.max_length = min(model.max_length for model in models)
         decoders = [incremental_decoder(model) for model in models]
-        self.decoder = decoders[0] if self.explains else EnsembleDecoder(decoders)
+        self.decoder = decoders[0] if len(decoders) == 1 else EnsembleDecoder(decoders)
         self.max_positions = MAX_BATCH_POSITIONS  # `search` lowers this value if the memory is too small
 
     def torch_engine(self, needed_for: str) -> "TorchEngine":  # noqa: ARG002 - see `Engine`

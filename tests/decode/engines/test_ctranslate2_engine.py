@@ -13,7 +13,7 @@ from conftest import SOURCE, TARGET, FiveRun, imported_modules, model_of, one_cl
 
 from nmt import sandbox
 from nmt.decode.engines import ctranslate2_engine as module
-from nmt.decode.engines.ctranslate2_engine import CTranslate2Engine
+from nmt.decode.engines.ctranslate2_engine import CTranslate2Engine, load_export
 from nmt.decode.engines.torch_engine import TorchEngine
 from nmt.distributed import LAUNCH_VARIABLES
 from nmt.errors import ConfigError, InputError, ModelError, NmtError
@@ -203,9 +203,11 @@ def test_an_unknown_device_is_refused(exported: Path) -> None:
         load(exported, device="nosuch")
 
 
-def test_cuda_is_refused(five_run: FiveRun) -> None:
+def test_cuda_is_refused(five_run: FiveRun, exported: Path) -> None:
     with pytest.raises(ConfigError, match="CTranslate2 cannot translate: device cuda"):
         load(five_run.run, device="cuda", engine="ctranslate2")
+    with pytest.raises(ModelError, match="invalid literal"):
+        load_export(exported, device="cuda:x", precision=None)
 
 
 # What is chosen or set, and why that needs torch; an empty reason: it does not.
