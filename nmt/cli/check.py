@@ -34,8 +34,8 @@ def check(
 ) -> None:
     """Look for faults in parallel text before training on it.
 
-    Reports wrong encodings, misaligned lines, wrong languages, copies, leaks between train, dev and test, and some 30
-    other kinds of faults, each with line numbers, examples and advice. The exit code is 1 if a fault would spoil
+    Reports some 30 kinds of faults, such as wrong encodings, misaligned lines, wrong languages, copies, and leaks
+    between train, dev and test, each with line numbers, examples and advice. The exit code is 1 if a fault would spoil
     training or scores.
     """
     from nmt.corpus import render
@@ -124,5 +124,6 @@ def corpus_of_files(names: list[str], languages: str) -> tuple[list["CorpusFiles
 
     if languages and not is_memory(Path(names[0])):
         raise InputError("-l chooses a direction of a config or the languages of a memory", hint="leave it out")
-    sources, targets = corpus_files(list(map(Path, names)), languages.split("-"))
+    codes = languages.rpartition("-")[::2]  # of source and target; either may be empty
+    sources, targets = corpus_files(list(map(Path, names)), codes)
     return [CorpusFiles("corpus", sources, targets)], (language_of_file(sources[0]), language_of_file(targets[0]))

@@ -76,7 +76,7 @@ def compare(
     settings = choose_settings(language, test_set.references, tokenize=tokenize, lowercase=lowercase)
     warn_if_tokenized(list(chain.from_iterable(outputs)), "translations", settings.tokenize)
     evaluation_set = comparing.EvaluationSet(
-        test_set.reference_names[0], test_set.sources or None, test_set.references, settings
+        test_set.reference_names[0], test_set.sources, test_set.references, settings
     )
     comparison = comparing.compare(list(map(str, systems)), outputs, evaluation_set)
     # 4. Write the page, and print the comparison.

@@ -25,8 +25,8 @@ def download(
 ) -> None:
     """Download a corpus; without NAME, list them.
 
-    Writes to data/downloads, or $NMT_DATA. Fetches the files that are missing, checks the SHA-256 of the text, and
-    splits it as the recipes need it.
+    Writes to data/downloads, or $NMT_DATA. Fetches the files that are missing, checks the SHA-256 of Multi30k's text,
+    and splits the text as the recipes need it.
     """
     if not what:
         print(*table_of_corpora(), sep="\n")

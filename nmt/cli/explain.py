@@ -30,8 +30,8 @@ def explain(
     Writes attention, search, probabilities and tensors to one HTML file that needs no network.
     """
     check_sentence(text)
-    if as_json and open_page:
-        raise InputError("--open shows the page, which --json does not write", hint="leave out one of them")
+    if as_json and (open_page or output):
+        raise InputError("--open and -o are about the page, which --json does not write", hint="leave them out")
     search = options.search_options(seed=seed, sample=sample, beam=beam)
     translator = options.load_translator(model, device, languages=languages)
     from nmt.insight import explain as explaining

@@ -25,7 +25,10 @@ def import_(
         typer.Option(help="Whose position vectors the model has. [default: marian if it is as Marian trained it]"),
     ] = None,
     dev: Annotated[
-        tuple[Path, Path] | None, typer.Option(metavar="SRC REF", help="Choose the positions that predict REF better.")
+        tuple[Path, Path] | None,
+        typer.Option(
+            metavar="SRC REF", help="Choose the positions that predict REF better, whatever --positions says."
+        ),
     ] = None,
     revision: Annotated[str | None, typer.Option(help="Branch, tag or refs/pr/N of a model on the Hub.")] = None,
 ) -> None:

@@ -27,7 +27,7 @@ def read_test_set(
 ) -> TestSet:
     """Read the given files. By default, read the test set in data.test of the configs.
 
-    `src` may be a translation memory. It is read in the languages of the translator.
+    `src` may be a translation memory. It is read in the languages of the translator, or else of the first config.
 
     Raises:
         DataError: the numbers of lines differ.
@@ -42,7 +42,8 @@ def read_test_set(
     if src and ref and is_memory(src):
         raise InputError(f"{src} is a memory, which has its own references", hint="leave --ref out")
     if src and not ref:
-        languages = languages_of(translator.config.data) if translator else ("", "")
+        config = translator.config if translator else next(iter(configs), None)
+        languages = languages_of(config.data) if config else ("", "")
         (src,), ref = text_files([src], languages)
     # 1. Read the lines.
     if ref:

@@ -371,14 +371,15 @@ class Config(Section):
         if self.model.tied_embeddings == "all" and not self.tokenizer.joint:
             raise ValueError("model.tied_embeddings=all needs tokenizer.joint=true; use decoder or none")
         # 2. The longest pair must fit into the model and into a batch.
-        longest = self.data.longest
-        limit = "twice data.max_length" if self.data.concatenate else "data.max_length"
+        longest, cause = self.data.longest, "data.max_length, or twice it"
         positions = self.model.max_positions
         if longest >= positions:  # EOS also needs a position
-            raise ValueError(f"{limit} ({longest}) must be less than model.max_positions ({positions})")
+            raise ValueError(
+                f"model.max_positions ({positions}) must be more than {longest}, the longest pair ({cause})"
+            )
         tokens = self.train.batch_tokens
         if longest + 1 > tokens:
-            raise ValueError(f"train.batch_tokens ({tokens}) cannot hold a pair of {limit} ({longest}) pieces")
+            raise ValueError(f"train.batch_tokens ({tokens}) cannot hold {longest}, the longest pair ({cause})")
         return self
 
 

@@ -146,6 +146,8 @@ def hits_of_language(source: list[str], target: list[str], languages: Languages)
         rare_lines = np.flatnonzero(is_rare) if languages.accepted else NONE
         is_third = [language.third_language(texts[i], languages.accepted) for i in rare_lines]
         third.append(rare_lines[indices_of_true(is_third)])
+    # Exchanged: one side is clearly in the other's language, and the other side at least perhaps. Untranslated: one
+    # side clearly, and the other side not.
     more, less = np.maximum(*wrong), np.minimum(*wrong)
     # Equal texts do not count as untranslated. They have the fault "copy", or may be a name.
     is_different = [left.casefold() != right.casefold() for left, right in zip(source, target, strict=True)]

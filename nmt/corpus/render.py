@@ -17,7 +17,7 @@ INDENT = " " * 9  # indentation of the lines that follow the first line of a fin
 def as_text(report: CheckReport, n_examples: int) -> Iterator[str]:
     """Yield the lines of a report for a terminal, with at most `n_examples` examples of each finding."""
     for corpus in report.corpora:
-        counts = sorted({corpus.n_source, corpus.n_target})
+        counts = dict.fromkeys([corpus.n_source, corpus.n_target])  # one number if both are equal
         numbers = " and ".join([f"{n:,}" for n in counts])
         yield f"{corpus.files.name}: {numbers} lines of {corpus.files}"
     for finding in report.findings:

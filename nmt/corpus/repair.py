@@ -161,7 +161,7 @@ class CorpusRepair:
         if is_exchanged:
             self.note("exchanged", ["exchanged"], source, target)
         elif (texts[0].encode(), texts[1].encode()) != (source.raw, target.raw):
-            self.note("changed", of_repair("clean", kinds), source, target)
+            self.note("changed", of_repair("clean", kinds) or ["line end"], source, target)
         return texts
 
     def known_kinds(self, source: RawLine, target: RawLine) -> list[str]:

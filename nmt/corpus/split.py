@@ -46,9 +46,9 @@ class Facts:
 def split_corpus(source: Sequence[Path], target: Sequence[Path], directory: Path, languages: tuple[str, str]) -> Facts:
     """Write the training, dev and test pairs into a directory, as train.de, train.en, dev.de and so on.
 
-    Dev and test pairs are sampled at random, 5 % of the pairs for each. All parts keep the order of the text. Sentences
-    that differ only in case, punctuation, spaces or digits count as the same. The text is read twice, so that memory
-    holds two digests per pair instead of the text.
+    Dev and test pairs are sampled at random: 5 % of the pairs for each, but 100 to 1,000, and at most a tenth. All
+    parts keep the order of the text. Sentences that differ only in case, punctuation, spaces or digits count as the
+    same. The text is read twice, so that memory holds two digests per pair instead of the text.
 
     Raises:
         DataError: the sides have different numbers of lines, or there are too few different sentences.

@@ -62,7 +62,7 @@ class Segment:
 
 
 class NotesPlace(str):
-    """The place of the notes about matches: those of all segments from here to the next `ReviewState`."""
+    """The place of the notes about matches: those of the segments between the last and the next `ReviewState`."""
 
 
 class ReviewState(str):
@@ -71,7 +71,6 @@ class ReviewState(str):
     The next translations are those of the segments up to the next state.
     """
 
-    __slots__ = ("doubtful", "sure")
     sure: str
     doubtful: str
 

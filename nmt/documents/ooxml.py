@@ -22,18 +22,19 @@ PARAGRAPHS = ("w:p", "a:p", *LABELS)
 # These nodes are paragraphs if they contain runs. A text may be written twice, for programs that know an extension and
 # for others.
 PARENTS = ("x:si", "x:is", "mc:Choice", "mc:Fallback")
-COPIED = ("c:numCache", "c:numLit", "cx:numDim", "x:rPh")  # numbers, and phonetic readings of Excel
+# Numbers, and runs and phonetic readings of Excel. The runs have been translated with the text around them.
+COPIED = ("c:numCache", "c:numLit", "cx:numDim", "x:r", "x:rPh")
 RUNS = ("w:r", "a:r", "x:r")
 TEXTS = ("w:t", "a:t", "x:t")
 PROPERTIES = ("w:rPr", "a:rPr", "x:rPr")
 CONTENTS = ("w:sdtContent", "w:ruby", "w:rubyBase")  # the nodes around them contain nothing else to translate
 CONTAINERS = ("w:hyperlink", "w:ins", "w:moveTo", "w:smartTag", "w:customXml", "w:bdo", "w:dir", *CONTENTS)
 FIELDS = ("w:fldSimple", "a:fld", "field")
-DROPPED = ("w:proofErr", "w:lastRenderedPageBreak", "w:softHyphen")  # Word creates these nodes anew
+DROPPED = ("w:proofErr", "w:lastRenderedPageBreak", "w:softHyphen")  # these are not needed in a translation
 BREAKS = ("w:br", "w:cr", "w:tab", "w:ptab", "a:br", "tab")
-# Characters that separate texts. In Word, a line end in a text is a space.
-TAB = re.compile(r"(\t+)")
-LINE_END = re.compile(r"((?:[\t\n\r]|_x000[ABDabd]_)+)")
+# Characters that separate texts, such as runs of spaces, which align forms. In Word, a line end in a text is a space.
+TAB = re.compile(r"(\t+| {3,})")
+LINE_END = re.compile(r"((?:[\t\n\r]|_x000[ABDabd]_)+| {3,})")
 # A cell that contains its text, without a formula. Other cells contain a value or the number of a shared text.
 CELL = re.compile(r"""<[^<>]*\st\s*=\s*["'](?:str|inlineStr)["'][^<>]*>\s*+(?!<(?:[^\s<>:]+:)?f[\s/>])""")
 TABLE = re.compile(r"xl/(?:tables|pivotCache)/[^/]+\.xml")  # the members of Excel that name columns
@@ -179,8 +180,11 @@ def parts_of_paragraph(paragraph: XmlNode) -> list[Part]:
         return Paragraph(nodes, base).parts
     parser = Parser()
     for line in LINE_END.split(paragraph.escaped_text if paragraph.name in LABELS else ""):
-        parser.write(line, unescape(line))
-        parser.finish()
+        if LINE_END.fullmatch(line):
+            parser.parts.append(line)
+        else:
+            parser.write(line, unescape(line))
+            parser.finish()
     return parser.parts
 
 

@@ -12,7 +12,7 @@ from gettext import c2py
 
 from nmt.documents.accelerators import without_accelerator
 from nmt.documents.markup import Format, Match, NotesPlace, Part, ReviewState, parts_of_text, segments_in
-from nmt.documents.tables import line_number, parts_of_string
+from nmt.documents.tables import BRANCHES, line_number, parts_of_string
 from nmt.text.directives import directive_faults, numbered, settled
 from nmt.text.spans import Span, replaced
 
@@ -186,9 +186,11 @@ def unfinished(messages: Sequence[PoMessage]) -> Iterator[tuple[int, str, str]]:
     """Yield the index of the message and the name of each `msgstr` to translate, and the text to translate into it.
 
     A `msgstr` is translated if it is empty or fuzzy, or if it is a plural form of the language that the message lacks.
+    Messages with branches are not translated.
     """
     for index, name, source, text in translations(messages):
-        if not text or "fuzzy" in messages[index].flags:
+        is_unfinished = not text or "fuzzy" in messages[index].flags
+        if is_unfinished and not BRANCHES.search(source):
             yield index, name, source
 
 

@@ -253,7 +253,7 @@ def parts_of_json(text: str, is_text: Callable[[list[str]], bool]) -> list[Part]
         if text[start:end] == NEW_STATE:
             replacements.append(((start, end), [CATALOG_REVIEW]))
         elif text[start] == '"' and is_text(path):
-            value = json.loads(text[start:end], strict=False)
+            value = json.loads(text[start:end])
             value_parts = parts_of_string(value, escape_json)
             if has_segment(value_parts):
                 replacements.append(((start, end), ['"', *value_parts, '"']))
@@ -270,7 +270,7 @@ def json_values(text: str) -> Iterator[tuple[list[str], Span]]:
     starts = []
     for token in JSON_TOKEN.finditer(text):
         if token["colon"]:
-            path[-1] = json.loads(token["string"], strict=False)
+            path[-1] = json.loads(token["string"])
         elif token["string"]:
             yield path, token.span()
         elif token[0] in "[{":

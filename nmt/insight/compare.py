@@ -18,7 +18,7 @@ class EvaluationSet:
     """A test set: source lines, references, and the settings for scoring translations."""
 
     name: str
-    sources: list[str] | None  # None if the source lines are unknown
+    sources: list[str]  # empty if the source lines are unknown
     references: list[list[str]]  # one or several lists with one reference per line
     settings: ScoreSettings
 

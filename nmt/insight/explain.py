@@ -1,6 +1,7 @@
 """The explanation of one translation: tensors inside the model, attention weights, and the search.
 
-This module runs the model and the search of `nmt translate`, and records their data with callbacks and hooks.
+This module runs the model and the search of `nmt translate` in torch, and records their data with callbacks and hooks.
+The steps before and after the search are left out, such as those for capitals and unknown characters.
 """
 
 import html
@@ -188,7 +189,7 @@ def explain(
         greedy_text = sentence.translated(greedy)
         one_pass = sentence.one_pass(len(best))
         return Explanation(
-            model=sentence.description,
+            model=describe_model(sentence.model),
             settings=sentence.model.settings,
             source=text,
             source_pieces=sentence.source_pieces,
@@ -236,7 +237,6 @@ class Sentence:
     ) -> None:
         self.translator = translator
         self.model = single_model(translator)
-        self.description = describe_model(self.model)
         self.tokenizer = translator.tokenizers.target
         self.options = translator.with_options(**options)
         self.prefix = translator.encode_prefix(prefix)

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.modules.module import register_module_forward_pre_hook
 
+from nmt.config import languages_of
 from nmt.files import atomic_directory
 from nmt.interchange import export, marian
 from nmt.interchange.huggingface import layer_names
@@ -55,7 +56,6 @@ def to_browser(translator: Translator, path: Path) -> None:
     export.check_replaceable(path, files, ["package.json", "model.bin"], "bergamot-translator")
     model = export.exportable_model(translator, "Bergamot's engine", SUPPORTED_BY_BERGAMOT, unset=marian.UNSET)
     multipliers = activation_multipliers(translator, model)
-    data = translator.config.data
     with atomic_directory(path) as directory:
         # 1. Write the tokenizers. The engine needs a multiple of 8 pieces. The added ones are banned, as PAD is.
         names, tokens = marian.write_tokenizers(translator.tokenizers, directory)
@@ -65,7 +65,7 @@ def to_browser(translator: Translator, path: Path) -> None:
         content = binary(marian.arrays(model, *tokens) | multipliers)
         (directory / "model.bin").write_bytes(content)
         settings = {
-            "languages": [data.source_lang, data.target_lang],
+            "languages": languages_of(translator.config.data),
             "vocabularies": names,
             "decode": translator.config.decode.model_dump(),
         }

@@ -133,7 +133,7 @@ def to_marian(translator: Translator, path: Path) -> None:
     decode = translator.config.decode
     with atomic_directory(path) as directory:
         (source, target), tokens = write_tokenizers(translator.tokenizers, directory)
-        np.savez(directory / "model.npz", allow_pickle=False, **arrays(model, *tokens))
+        np.savez(directory / "model.npz", **arrays(model, *tokens))  # type: ignore[arg-type]
         search = DECODER_YML.format(source=source, target=target, beam=decode.beam, alpha=decode.alpha)
         (directory / "decoder.yml").write_text(search)
     log.info("not compared: nmt does not run Marian")

@@ -74,9 +74,10 @@ class Documents:
         name = secrets.token_urlsafe() + suffix
         self.kept[name] = Response(translation, headers=headers, media_type="application/octet-stream")
         asyncio.get_running_loop().call_later(KEPT_S, self.kept.pop, name, None)
-        while sum(len(kept.body) for kept in self.kept.values()) > MAX_KEPT_BYTES:
+        n_bytes = sum(len(kept.body) for kept in self.kept.values())
+        while n_bytes > MAX_KEPT_BYTES and len(self.kept) > 1:
             oldest = next(iter(self.kept))
-            del self.kept[oldest]
+            n_bytes -= len(self.kept.pop(oldest).body)
         return {"translatedFileUrl": f"{request.base_url}download_file/{name}"}
 
     async def download_file(self, name: str) -> Response:

@@ -144,7 +144,7 @@ class ServedModels:
         # 2. Select the source languages of the models. The small constant keeps the sum above 0.
         weights = {}
         for model in self.models:
-            weights[model.base_source] = known.get(two_letters(model.base_source), 0.0) + 1e-9
+            weights[model.base_source] = known.get(model.base_source, 0.0) + 1e-9
         # 3. Normalize to percentages.
         total = sum(weights.values())
         ranked = sorted(weights, key=weights.__getitem__, reverse=True)
@@ -154,8 +154,3 @@ class ServedModels:
 def name_of(code: str) -> str:
     """Return the English name of a language, or the code itself if it is not a valid language tag."""
     return langcodes.Language.get(code).display_name() if langcodes.tag_is_valid(code) else code
-
-
-def two_letters(code: str) -> str:
-    """Return the two-letter code (ISO 639-1) of a language if there is one, such as de for deu."""
-    return langcodes.standardize_tag(code) if langcodes.tag_is_valid(code) else code

@@ -275,9 +275,8 @@ def log_training(session: Session, progress: Progress, n_replicas: int) -> None:
     n_steps = math.ceil(data.n_batches / session.config.train.accumulate)
     sizes = f"{data.n_epoch_pairs} pairs, {n_steps} steps an epoch, {model.n_parameters / 1e6:.2f}M parameters"
     precision = "bf16" if progress.bf16 else "fp32"
-    n_threads = max(torch.get_num_threads() // n_replicas, 1)
-    processes = f"replicas: {n_ranks() * n_replicas}, threads of each: {n_threads}"
-    log.info("%s: %s, %s on %s, %s", session.run.path, sizes, precision, model.device, processes)
+    n_processes = n_ranks() * n_replicas
+    log.info("%s: %s, %s on %s, replicas: %d", session.run.path, sizes, precision, model.device, n_processes)
     warn_if_tokenized([pair.target for pair in session.corpus.dev], "dev lines")
 
 

@@ -68,10 +68,10 @@ def test_a_list_of_memories_names_their_languages(tmp_path: Path) -> None:
     assert b"source.a.tmx.en and " in done.stdout
 
 
-def test_the_languages_of_a_memory_may_be_given(tmp_path: Path) -> None:
-    (tmp_path / "a.csv").write_text("de,en,fr\nTee,tea,th\u00e9\n", encoding="utf-8")
-    done = run_in(tmp_path, "check a.csv -l fr-de")
-    assert b"source.a.csv.fr and " in done.stdout
+def test_a_single_language_is_the_target_of_a_memory(tmp_path: Path) -> None:
+    (tmp_path / "a.tmx").write_text(MEMORY)
+    done = run_in(tmp_path, "check a.tmx -l en")
+    assert b"source.a.tmx.de and " in done.stdout
 
 
 @pytest.fixture(scope="module")
@@ -90,6 +90,7 @@ def test_errors_are_reported(shifted: Done) -> None:
     text = shifted.stdout.decode()
     assert shifted.returncode == 1
     assert "error    corpus: the sides have different numbers of lines\n" in text
+    assert text.startswith("corpus: 1,500 and 1,499 lines of train.zh and train.en\n")
     assert "1,500 source lines, 1,499 target lines\n" in text
     assert "-1500: the translations are lines 70" in text
     assert "2 errors" in text.splitlines()[-1]

@@ -28,7 +28,8 @@ def test_explain_prints_json(five_home: Path) -> None:
 
 
 UNSUITABLE = {  # arguments -> part of the error message
-    "a --json --open": "--open shows the page",
+    "a --json --open": "--open and -o are about the page",
+    "a --json -o a.html": "--open and -o are about the page",
     "a --seed 3": "--seed applies only to sampling",
     "''": "the sentence is blank",
     "none.docx": "one sentence is needed, not the name of",

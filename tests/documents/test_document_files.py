@@ -361,6 +361,7 @@ def test_a_folder_is_translated_but_for_bad_documents(tmp_path: Path, caplog: py
 def test_in_a_folder_files_that_only_have_the_suffix_of_a_document_are_left_out(tmp_path: Path) -> None:
     source, output = folder_of(tmp_path / "a", "code.ts", "layout.xml"), tmp_path / "new"
     (source / "strings.xml").write_text("<resources><string>da</string></resources>")
+    (source / "code.ts").write_text("function f<TState>() {}")
     assert echo_file(source, output) == ["da"]
     result = [path.name for path in output.iterdir()]
     assert result == ["strings.xml"]

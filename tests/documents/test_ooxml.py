@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 
 import pytest
 from conftest import check_linear
-from echo import echoed
+from echo import Change, echoed
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -35,10 +35,10 @@ def p(content: str) -> str:
     return f"<w:p>{content}</w:p>"
 
 
-def translated(content: str) -> str:
+def translated(content: str, change: Change = str.upper) -> str:
     text = root(content)
     for markup in OOXML:
-        text = echoed(text, markup)
+        text = echoed(text, markup, change)
     before, after = root("|").split("|")
     return text.removeprefix(before).removesuffix(after)
 
@@ -163,7 +163,7 @@ def renamed(text: str, prefix: str) -> str:
 
 CHART = "<c:tx><c:strCache><c:pt><c:v>{}</c:v></c:pt></c:strCache></c:tx><c:numCache><c:v>1e5</c:v></c:numCache>"
 TEXTS_OF_EXCEL = {  # before and after; x:rPh has a phonetic reading
-    "plain": ("<x:si><x:t>ein\nHund</x:t></x:si>", "<x:si><x:t>EIN\nHUND</x:t></x:si>"),
+    "plain": ("<x:si><x:t>ein_x000D_\nHund   da</x:t></x:si>", "<x:si><x:t>EIN_x000D_\nHUND   DA</x:t></x:si>"),
     "reading": (
         "<x:si><x:t>a</x:t><x:rPh><x:t>b</x:t></x:rPh></x:si>",
         "<x:si><x:t>A</x:t><x:rPh><x:t>b</x:t></x:rPh></x:si>",
@@ -190,8 +190,8 @@ def test_the_formats_and_lines_of_a_cell_stay() -> None:
     bold = "<x:rPr><x:b/></x:rPr>"
     lines = run.format("", " Hund") + run.format("", "\n") + run.format("", "da")
     before = f"<x:si>{run.format(bold, 'ein')}{lines}</x:si>"
-    after = before.replace("ein", "EIN").replace("Hund", "HUND").replace("da", "DA")
-    assert translated(before) == after
+    after = before.replace("ein", "EIN").replace("Hund", "hUND").replace("da", "DA")
+    assert translated(before, str.swapcase) == after, "each text is translated once"
 
 
 def test_the_names_of_columns_of_excel_stay() -> None:

@@ -68,6 +68,12 @@ msgid ""
 "da\n"
 msgstr "EIN \"HUND\"\nDA\n"
 
+msgid "{n, plural, one {day} other {days}}"
+msgstr ""
+→
+msgid "{n, plural, one {day} other {days}}"
+msgstr ""
+
 msgid "da ä\q\v"
 msgstr ""
 →

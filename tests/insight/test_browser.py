@@ -120,7 +120,7 @@ def test_values_that_would_flatten_a_curve_are_cut_off(show: Show, five_run: Fiv
 
 def comparison_of(systems: list[list[str]], references: list[str]) -> compare.Comparison:
     settings = choose_settings("", [references])
-    test_set = EvaluationSet("x", None, [references], settings)
+    test_set = EvaluationSet("x", [], [references], settings)
     return compare.compare(["a", "b"], systems, test_set, n_trials=200)
 
 

@@ -40,7 +40,7 @@ def test_the_lines_that_differ_most_come_first(comparison: Comparison) -> None:
 def test_sources_may_be_unknown() -> None:
     # Two references for each line.
     references = [["a b c", "d e"], ["a b", "d"]]
-    test_set = EvaluationSet("lines", None, references, ScoreSettings())
+    test_set = EvaluationSet("lines", [], references, ScoreSettings())
     systems = [["a b", "d e"], ["a c", "e"], ["", ""]]
     found = compare(["a", "b", "c"], systems, test_set, n_trials=20)
     assert len(found.differing) == 2
@@ -67,7 +67,7 @@ def test_the_page_has_the_figures(comparison: Comparison) -> None:
 
 
 def test_thai_is_compared_without_ter() -> None:
-    test_set = EvaluationSet("Thai", None, [THAI], choose_settings("", [THAI]))
+    test_set = EvaluationSet("Thai", [], [THAI], choose_settings("", [THAI]))
     found = compare(["a", "b"], [THAI, THAI[::-1]], test_set, n_trials=20)
     result = [score.name for score in found.scores]
     assert result == ["BLEU", "chrF2"]

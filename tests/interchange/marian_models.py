@@ -76,7 +76,7 @@ def model_yml(n_source: int, n_target: int, tied: str = "all", norm: str = "post
 
 def write_npz(path: Path, arrays: Arrays, yml: str) -> None:
     text = np.frombuffer(yml.encode() + b"\0" * 7, np.int8)
-    np.savez(path, allow_pickle=False, **arrays, **{"special:model.yml": text})
+    np.savez(path, **arrays, **{"special:model.yml": text})  # type: ignore[arg-type]
 
 
 def pieces_of(model: bytes) -> list[str]:

@@ -62,11 +62,6 @@ function distribution(lane, pick) {
   return { node: html("div", { class: "lane" }, html("h3", {}, lane.name), told, html("div", { class: "choices-list" }, rows.map(({ row }) => row)), html("p", { class: "muted so-name" }, "Its choices so far"), so), show };
 }
 
-// Makes an SVG of `parts`, whose opacity changes from step to step.
-function growing(name, width, height, parts) {
-  return svg("svg", { width, height, role: "img", "aria-label": name }, parts);
-}
-
 function maskFigure() {
   const stage = data.stages.find((one) => one.name === "Mask" && one.axes === "TT");
   if (!stage) return null;
@@ -80,7 +75,7 @@ function maskFigure() {
     const seen = matrix[t].flatMap((value, c) => (value > 0.5 ? [c + 1] : []));
     told.textContent = `Layer 1. Row ${t + 1} sees ${seen.length === 1 ? `position ${seen[0]}` : `positions ${seen[0]} to ${seen.at(-1)}`}`;
   };
-  return { node: html("figure", {}, html("h3", {}, "Causal mask"), growing("Causal mask", n * cell, n * cell, [svg("rect", { class: "frame", width: n * cell, height: n * cell }), groups, cursor]), told), show };
+  return { node: html("figure", {}, html("h3", {}, "Causal mask"), svg("svg", { width: n * cell, height: n * cell, role: "img", "aria-label": "Causal mask" }, [svg("rect", { class: "frame", width: n * cell, height: n * cell }), groups, cursor]), told), show };
 }
 
 function cacheFigure() {
@@ -102,7 +97,7 @@ function cacheFigure() {
   };
   const frames = matrices.map((_, kind) => svg("rect", { class: "frame", y: kind * 70, width: n * width, height: 60 }));
   const title = isRecurrent ? "Recurrent state" : "KV cache";
-  return { node: html("figure", {}, html("h3", {}, title), growing(`${title}: ${names.slice(0, nKinds).join(" above ")}`, n * width, 70 * nKinds - 10, [frames, columns]), told), show };
+  return { node: html("figure", {}, html("h3", {}, title), svg("svg", { width: n * width, height: 70 * nKinds - 10, role: "img", "aria-label": `${title}: ${names.slice(0, nKinds).join(" above ")}` }, [frames, columns]), told), show };
 }
 
 // --- tokens that the model did not choose -------------------------------------------------------------------
@@ -238,7 +233,7 @@ function player(stageFigure) {
     if (!isTranslation()) return;
     pictures.forEach((picture) => picture.show(t));
     const found = at.picked && branch(data.tree, lane.tokens, t, at.picked);
-    const shown = found && new Set([...found.nodes.map((node) => node.index)]);
+    const shown = found && new Set(found.nodes.map((node) => node.index));
     for (let node = found?.root; node; node = data.tree[node.parent]) shown.add(node.index);
     tree.show(t + 1 === lane.tokens.length ? tree.last : t + 1, 0, shown); // after the last token, show all steps: the search may have continued after it finished the best hypothesis
     picked.replaceChildren(...(at.picked ? branchTold(found, at.picked) : aliveAt(t)).filter(Boolean));

@@ -152,7 +152,7 @@ function samplesSection() {
 // --- settings -----------------------------------------------------------------------------------------------
 
 function settingsSection() {
-  const flat = (value, prefix) => (value !== null && typeof value === "object" && !Array.isArray(value)
+  const flat = (value, prefix) => (value !== null && typeof value === "object" && !(Array.isArray(value) && value.every((one) => typeof one !== "object"))
     ? Object.entries(value).flatMap(([key, one]) => flat(one, prefix ? `${prefix}.${key}` : key)) : [[prefix, Array.isArray(value) ? value.join(" ") : String(value)]]);
   const list = (pairs) => html("dl", {}, pairs.flatMap(([key, value]) => [html("dt", {}, key), html("dd", {}, value)]));
   put("setting-list", ...runs.map((run) => html("div", {}, html("h3", {}, run.name),

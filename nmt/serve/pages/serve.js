@@ -146,7 +146,7 @@ async function translateFile(file) {
   const controller = (current = new AbortController());
   const form = new FormData();
   for (const [name, value] of Object.entries({ file, source: model().source, target: model().target })) form.set(name, value);
-  if (/\.csv$/i.test(file.name)) form.set("column", prompt("Which column? Its name") ?? "");
+  if (/\.[ct]sv$/i.test(file.name)) form.set("column", prompt("Which column? Its name") ?? "");
   const progress = byId("progress");
   progress.removeAttribute("value");
   progress.hidden = false;
