@@ -67,8 +67,8 @@ SIZES = [
     ModelSize(512, 1024, 3, 500_000, 7e-4),
     ModelSize(256, 512, 4, 60_000, 4e-3),
     ModelSize(256, 512, 2, 60_000, 4e-3),
-    ModelSize(128, 256, 4, 1_500, 6e-3),
-    ModelSize(128, 256, 2, 1_500, 6e-3),
+    ModelSize(128, 256, 4, 1_500, 12e-3),
+    ModelSize(128, 256, 2, 1_500, 12e-3),
     ModelSize(64, 256, 2, 0, 4e-3, max_pairs=1_500),
 ]
 
@@ -267,6 +267,7 @@ train:
   batch_tokens: {plan.batch_tokens}  # so that there are about {n_updates:,.0f} updates
   lr: {size.lr}  # the highest rate at which models of this width train stably
   warmup: {plan.warmup}  # a quarter of the updates
+  weight_decay: 0.3  # each step makes the weights smaller, so that few pairs are learned faster and less by heart
   softmax_share: {plan.softmax_share}  # share of the vocabulary in the softmax of a step; less than 1 saves time
   cooldown: 0.4  # the rate falls to 0 over the last 40 %, in which BLEU rises most
   validate_every: {plan.validate_every}  # every epoch or, if an epoch is shorter, every 2 minutes
