@@ -52,7 +52,7 @@ class Progress:
     batch: NonNegativeInt = 0  # number of the next micro-batch in the epoch
     n_tokens: int = 0  # number of target tokens so far, without skipped steps
     elapsed_s: float = 0.0  # seconds of training, validations included
-    best_figures: Figures | None = None  # `history` of the best model by train.metric
+    best_figures: Figures | None = None  # the item of `history` of the best model, by train.metric
     n_worse: int = 0  # number of validations since the best validation
     n_skipped: int = 0  # number of skipped steps in a row until now
     n_ranks: int = 0  # ranks times replicas: the number of processes that share a step; 0 before training
