@@ -282,7 +282,7 @@ BYTES = {  # of a file before and after
     "latin.properties": (b"a=\xe4", b"a=\xc4\xe9" + rb"\u6211\ud83d\ude00"),
     "utf8.properties": ("a=ä".encode(), "a=Äé我😀".encode()),
     "a.strings": ('\ufeff"a" = "da";'.encode("utf-16-le"), '\ufeff"a" = "DAé我😀";'.encode("utf-16-le")),
-    "a.html": (b'<meta charset="latin1">da', b'<meta charset="latin1">DA&#233;&#25105;&#128512;'),
+    "a.html": (b'<?xml encoding="latin1"?>da', b'<?xml encoding="latin1"?>DA&#233;&#25105;&#128512;'),
     "ä.html": ('<meta charset="latin1">ä'.encode(), b'<meta charset="latin1">&#196;&#233;&#25105;&#128512;'),
     "bom.html": ('\ufeff<meta charset="latin1">ä'.encode(), '\ufeff<meta charset="latin1">Äé我😀'.encode()),
     "utf8.html": (b'<meta charset="utf-8">da', '<meta charset="utf-8">DAé我😀'.encode()),
