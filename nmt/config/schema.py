@@ -371,15 +371,15 @@ class Config(Section):
         if self.model.tied_embeddings == "all" and not self.tokenizer.joint:
             raise ValueError("model.tied_embeddings=all needs tokenizer.joint=true; use decoder or none")
         # 2. The longest pair must fit into the model and into a batch.
-        longest, cause = self.data.longest, "data.max_length, or twice it"
+        longest = self.data.longest
         positions = self.model.max_positions
         if longest >= positions:  # EOS also needs a position
             raise ValueError(
-                f"model.max_positions ({positions}) must be more than {longest}, the longest pair ({cause})"
+                f"model.max_positions ({positions}) is not over {longest}, the longest pair (data.max_length)"
             )
         tokens = self.train.batch_tokens
         if longest + 1 > tokens:
-            raise ValueError(f"train.batch_tokens ({tokens}) cannot hold {longest}, the longest pair ({cause})")
+            raise ValueError(f"train.batch_tokens ({tokens}) is not over {longest}, the longest pair (data.max_length)")
         return self
 
 

@@ -71,6 +71,7 @@ class ReviewState(str):
     The next translations are those of the segments up to the next state.
     """
 
+    __slots__ = ("doubtful", "sure")  # a large PO file has one for each message
     sure: str
     doubtful: str
 
