@@ -69,17 +69,18 @@ def test_make_demo_shows_the_translation_and_bleu_and_passes_settings_on(tmp_pat
     assert result == ["configs/demo.yaml", "run=runs/other", "train", "train.max_steps=20"]
 
 
-FAILURES = [  # translation, BLEU, error
-    ("I bought yesterday.", "97.41", "error: the translation should be: I bought a book yesterday."),
-    ("I bought a book yesterday.", "33.86", "configs/demo.yaml: error: BLEU on test is below 90"),
+FAILURES = [  # translation, BLEU, error, whether the translation is shown
+    ("I bought yesterday.", "97.41", "error: the translation should be: I bought a book yesterday.", True),
+    ("I bought a book yesterday.", "33.86", "configs/demo.yaml: error: BLEU on test is below 90", False),
 ]
 
 
 @needs_make
-@pytest.mark.parametrize(("translation", "bleu", "message"), FAILURES)
+@pytest.mark.parametrize(("translation", "bleu", "message", "is_shown"), FAILURES)
 def test_make_demo_fails_on_a_wrong_translation_or_low_bleu(
-    tmp_path: Path, translation: str, bleu: str, message: str
+    tmp_path: Path, translation: str, bleu: str, message: str, is_shown: bool
 ) -> None:
     done = make_demo(tmp_path, translation, bleu)
     assert done.returncode == 2
     assert message in done.stderr
+    assert (translation in done.stdout.splitlines()) == is_shown

@@ -124,6 +124,6 @@ def corpus_of_files(names: list[str], languages: str) -> tuple[list["CorpusFiles
 
     if languages and not is_memory(Path(names[0])):
         raise InputError("-l chooses a direction of a config or the languages of a memory", hint="leave it out")
-    codes = languages.rpartition("-")[::2]  # of source and target; either may be empty
-    sources, targets = corpus_files(list(map(Path, names)), codes)
+    source, _, target = languages.rpartition("-")  # a single code is the target
+    sources, targets = corpus_files(list(map(Path, names)), (source, target))
     return [CorpusFiles("corpus", sources, targets)], (language_of_file(sources[0]), language_of_file(targets[0]))

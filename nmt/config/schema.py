@@ -132,7 +132,7 @@ class Data(Section):
 
     @property
     def longest(self) -> int:
-        """The maximum number of pieces of a side of a training pair."""
+        """The maximum length of each side of a training pair, in pieces. Two pairs may be concatenated."""
         return self.max_length * 2 if self.concatenate else self.max_length
 
     @property
@@ -375,11 +375,11 @@ class Config(Section):
         positions = self.model.max_positions
         if longest >= positions:  # EOS also needs a position
             raise ValueError(
-                f"model.max_positions ({positions}) is not over {longest}, the longest pair (data.max_length)"
+                f"model.max_positions ({positions}) is not over max_length (twice if concatenated): {longest}"
             )
         tokens = self.train.batch_tokens
         if longest + 1 > tokens:
-            raise ValueError(f"train.batch_tokens ({tokens}) is not over {longest}, the longest pair (data.max_length)")
+            raise ValueError(f"train.batch_tokens ({tokens}) is not over max_length (twice if concatenated): {longest}")
         return self
 
 

@@ -7,7 +7,7 @@ _SUFFIXES = """
 SUFFIXES = tuple(_SUFFIXES.split())
 # Suffixes of formats that are ZIP archives of XML files.
 ZIPPED = (".docx", ".epub", ".odp", ".ods", ".odt", ".pptx", ".xlsx")
-# What formats have at the beginning whose suffixes have other meanings, too. In a folder, other files are left out.
+# These suffixes have other meanings, too. In a folder, only files whose beginning contains these bytes are documents.
 BEGINNINGS = {".ts": b"<TS ", ".xml": b"<resources"}
 # Suffixes of formats that contain sources and targets. If all targets are finished, there is nothing to translate.
 BILINGUAL = (".po", ".tmx", ".ts", ".xcstrings", ".xlf", ".xliff")

@@ -35,7 +35,7 @@ MAX_FILE_BYTES, MAX_TEXT_BYTES, MAX_MEMBERS = 200_000_000, 20_000_000, 10_000
 UNPACKED = 25  # maximum size of all unpacked members together, as a multiple of the maximum size of texts
 OFFICE_97 = b"\xd0\xcf\x11\xe0"  # the first bytes of files of Office 97 and of encrypted Office files
 UTF_16 = {codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
-# The part of a <meta> element or of an XML declaration that names an encoding other than UTF-8.
+# Matches a <meta> element or an XML declaration with an encoding other than UTF-8.
 OTHER_CHARSET = re.compile(r"(?i)(?:<meta\s[^<>]*charset|<\?xml\s[^<>]*encoding)\s*=\s*[\"']?(?!utf-?8)\w")
 # What the list of members of OpenDocument or EPUB says of an encrypted member. Two methods are for fonts only.
 ENCRYPTED = re.compile(

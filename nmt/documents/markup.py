@@ -71,7 +71,7 @@ class ReviewState(str):
     The next translations are those of the segments up to the next state.
     """
 
-    __slots__ = ("doubtful", "sure")  # a large PO file has one for each message
+    __slots__ = ("doubtful", "sure")  # saves memory: in a PO file, each message has a state
     sure: str
     doubtful: str
 

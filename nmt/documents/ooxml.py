@@ -22,7 +22,7 @@ PARAGRAPHS = ("w:p", "a:p", *LABELS)
 # These nodes are paragraphs if they contain runs. A text may be written twice, for programs that know an extension and
 # for others.
 PARENTS = ("x:si", "x:is", "mc:Choice", "mc:Fallback")
-# Numbers, and runs and phonetic readings of Excel. The runs have been translated with the text around them.
+# Numbers, and of Excel phonetic readings and runs, which are translated together as a paragraph.
 COPIED = ("c:numCache", "c:numLit", "cx:numDim", "x:r", "x:rPh")
 RUNS = ("w:r", "a:r", "x:r")
 TEXTS = ("w:t", "a:t", "x:t")
@@ -30,9 +30,13 @@ PROPERTIES = ("w:rPr", "a:rPr", "x:rPr")
 CONTENTS = ("w:sdtContent", "w:ruby", "w:rubyBase")  # the nodes around them contain nothing else to translate
 CONTAINERS = ("w:hyperlink", "w:ins", "w:moveTo", "w:smartTag", "w:customXml", "w:bdo", "w:dir", *CONTENTS)
 FIELDS = ("w:fldSimple", "a:fld", "field")
-DROPPED = ("w:proofErr", "w:lastRenderedPageBreak", "w:softHyphen")  # these are not needed in a translation
+DROPPED = (
+    "w:proofErr",
+    "w:lastRenderedPageBreak",
+    "w:softHyphen",
+)  # Word's notes about pages and spelling, soft hyphens
 BREAKS = ("w:br", "w:cr", "w:tab", "w:ptab", "a:br", "tab")
-# Characters that separate texts, such as runs of spaces, which align forms. In Word, a line end in a text is a space.
+# Separators of texts. Forms are aligned by tabs or by several spaces. In Word, a line end in a text is a space.
 TAB = re.compile(r"(\t+| {3,})")
 LINE_END = re.compile(r"((?:[\t\n\r]|_x000[ABDabd]_)+| {3,})")
 # A cell that contains its text, without a formula. Other cells contain a value or the number of a shared text.

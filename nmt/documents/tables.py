@@ -132,7 +132,7 @@ def parse_csv(text: str, column: str, title: object, *, into: str = "", is_tsv: 
         value = field_text(row[source])
         if target != source and field_text(row[target]).strip():
             continue  # the field is filled
-        # `tsv_field` needs the whole field to decide on quotation marks. A field of several parts always gets them.
+        # `tsv_field` needs a complete field. A field of several parts is always in quotation marks.
         if is_tsv and row[source]["quoted"] is None and not SEVERAL_PARTS.search(value):
             field_parts = parts_of_string(value, tsv_field)
         else:
@@ -152,7 +152,7 @@ def escape_csv(text: str) -> str:
 
 
 def tsv_field(text: str) -> str:
-    """Encode a text as a whole field of a TSV file. Only a text that begins with a quotation mark is quoted."""
+    """Return a text as a complete TSV field, in quotation marks only if it begins with a quotation mark."""
     return f'"{escape_csv(text)}"' if text.startswith('"') else text
 
 

@@ -73,7 +73,7 @@ class Checkpointer:
             self.metrics_fail = True
 
     def keep_if_best(self, model: Seq2Seq, figures: Figures) -> bool:
-        """Return whether the model is the best so far, by the figures of its validation. If it is, copy it."""
+        """Return whether these figures of a model are the best so far. If so, copy the model for the next save."""
         progress, metric = self.state.progress, self.config.train.metric
         # `best_figures` is None before the first validation. `ranking` puts None below all figures.
         if ranking(figures, metric) <= ranking(progress.best_figures, metric):

@@ -52,10 +52,10 @@ class Progress:
     batch: NonNegativeInt = 0  # number of the next micro-batch in the epoch
     n_tokens: int = 0  # number of target tokens so far, without skipped steps
     elapsed_s: float = 0.0  # seconds of training, validations included
-    best_figures: Figures | None = None  # the item of `history` of the best model, by train.metric
+    best_figures: Figures | None = None  # item of `history` whose model is the best by train.metric
     n_worse: int = 0  # number of validations since the best validation
     n_skipped: int = 0  # number of skipped steps in a row until now
-    n_ranks: int = 0  # ranks times replicas: the number of processes that share a step; 0 before training
+    n_ranks: int = 0  # number of processes that share a step: ranks times replicas; 0 before training
     max_positions: NonNegativeInt = 0  # maximum positions of a micro-batch, set after memory ran out; 0: no maximum
     bf16: bool = False  # whether matmuls run in bf16; a resumed run with train.precision=auto keeps this choice
     finished_at: int = -1  # step at which `Trainer.finish` was called; -1 before this call

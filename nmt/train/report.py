@@ -15,7 +15,7 @@ LINE_EVERY_S = 30.0  # seconds between two lines about steps
 
 
 class Report:
-    """A report on steps and validations. `spent` is the spent fraction of the budget at the start, 0-1."""
+    """A report on steps and validations. `spent` is the fraction of the budget that is spent at the start, 0-1."""
 
     def __init__(self, spent: float) -> None:
         self.initial = spent

@@ -119,7 +119,7 @@ def find_doubts(
         for part in translation.parts:
             reasons += find_doubts(translator, part, least, place)
     else:
-        # The translation already has a reason if it was taken from a similar match.
+        # A translation that was taken from a similar match already has a reason.
         reasons += translation.doubts or []
         if least is not None:
             reasons += doubts_of_sentence(translator, translation, least)

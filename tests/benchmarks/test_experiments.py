@@ -61,8 +61,7 @@ def test_a_rung_differs_from_the_transformer_as_its_page_says(name: str) -> None
     page = (ROOT / "configs/ladder/README.md").read_text()
     (said,) = re.findall(rf"^\| \[{kind}\]\({kind}\.yaml\) \|(.*?)\|", page, re.MULTILINE)
     differences = settings_of(name) - settings_of(base)
-    result = {f"`{setting}`" for setting in differences}
-    assert result == set(re.findall("`.+?`", said))
+    assert {f"`{setting}`" for setting in differences} == set(re.findall("`.+?`", said))
     assert load_config(ROOT / f"configs/ladder/{name}.yaml").run == f"runs/ladder-{name}"
 
 
@@ -132,8 +131,7 @@ def test_a_recipe_counts_if_its_mean_reaches_the_mark() -> None:
     row = speedrun.summary(rows, contestants, "demo", [1, 2])
     assert row["counts"] == "yes"
     assert row["share"] == 0.5
-    result = speedrun.summary(rows, contestants, "demo", [1])["counts"]
-    assert result == "no"
+    assert speedrun.summary(rows, contestants, "demo", [1])["counts"] == "no"
 
 
 @pytest.mark.parametrize(
@@ -142,5 +140,4 @@ def test_a_recipe_counts_if_its_mean_reaches_the_mark() -> None:
 )
 def test_the_p_value_is_that_of_welch(seconds: list[float], base: list[float], p: float) -> None:
     """The second value is what scipy.stats.ttest_ind computes with equal_var=False, alternative="less"."""
-    result = speedrun.p_faster(seconds, base)
-    assert result == pytest.approx(p, abs=1e-4)
+    assert speedrun.p_faster(seconds, base) == pytest.approx(p, abs=1e-4)

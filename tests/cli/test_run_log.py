@@ -28,8 +28,7 @@ def messages(file: Path) -> list[str]:
 def test_the_log_holds_what_went_to_stderr(five_run: FiveRun) -> None:
     said = five_run.training.stderr.decode().replace("nmt: warning: ", "")
     logged = messages(five_run.run / "train.log")
-    texts = [line.partition(" ")[2] for line in logged]
-    assert texts == said.splitlines()
+    assert [line.partition(" ")[2] for line in logged] == said.splitlines()
     assert any(line.startswith("INFO chosen for 5 pairs") for line in logged), "also what was said before the lock"
 
 

@@ -354,8 +354,7 @@ def test_a_folder_is_translated_but_for_bad_documents(tmp_path: Path, caplog: py
     with pytest.raises(NmtError, match="1 of 2 documents could not be translated"):
         echo_file(source, output)
     assert "; --column NAME" in caplog.text
-    result = (output / "b" / "c.txt").read_text()
-    assert result == "DA"
+    assert (output / "b" / "c.txt").read_text() == "DA"
 
 
 def test_in_a_folder_files_that_only_have_the_suffix_of_a_document_are_left_out(tmp_path: Path) -> None:
@@ -363,8 +362,7 @@ def test_in_a_folder_files_that_only_have_the_suffix_of_a_document_are_left_out(
     (source / "strings.xml").write_text("<resources><string>da</string></resources>")
     (source / "code.ts").write_text("function f<TState>() {}")
     assert echo_file(source, output) == ["da"]
-    result = [path.name for path in output.iterdir()]
-    assert result == ["strings.xml"]
+    assert [path.name for path in output.iterdir()] == ["strings.xml"]
 
 
 def test_with_resume_newer_translations_are_kept(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

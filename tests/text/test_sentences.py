@@ -113,8 +113,7 @@ def test_a_training_text_shows_its_abbreviations() -> None:
     assert learn_abbreviations(lines) == ["Fam"]
     text = "Fam. Maier kam. Dann ging sie."
     spans = sentence_spans(text, abbreviations=["Fam"])
-    result = [text[start:end] for start, end in spans]
-    assert result == ["Fam. Maier kam.", "Dann ging sie."]
+    assert [text[start:end] for start, end in spans] == ["Fam. Maier kam.", "Dann ging sie."]
 
 
 def test_a_word_without_a_full_stop_elsewhere_is_no_abbreviation() -> None:
