@@ -16,6 +16,17 @@ COPIED = {"math", "pre", "script", "style", "svg", "template", "textarea"}  # bl
 CODE = {"code", "kbd", "samp", "var"}
 READINGS = {"rp", "rt", "rtc"}  # in ruby text, how the characters before are read
 RAW = {"script", "style", "textarea"}  # elements whose content contains no tags
+# An element whose end tag may be missing, and the tag before which it then ends: of the next element, or of its parent.
+IMPLIED_END = re.compile(
+    r"""<li><(?:li|/menu|/ol|/ul)> | <d[dt]><(?:d[dt]|/dl)> | <r(?:p|tc?)><(?:r(?:b|p|tc?)|/ruby)>
+    | <option><(?:option|optgroup|hr|/(?:datalist|optgroup|select))> | <optgroup><(?:optgroup|hr|/select)>
+    | <(?:caption|t[dh])><(?:t[dh]|/?(?:tr|tbody|tfoot|thead)|/table)>
+    | <tr><(?:tr|/?(?:tbody|tfoot|thead)|/table)> | <t(?:body|foot|head)><(?:t(?:body|foot|head)|/table)>
+    | <p><(?:p|/?(?:address|article|aside|blockquote|body|caption|center|d[dlt]|details|dialog|div|fieldset|figcaption
+        |figure|footer|form|h[1-6r]|header|hgroup|li|main|menu|nav|[ou]l|pre|search|section|summary
+        |t(?:able|body|d|foot|h|head|r)))>""",
+    re.VERBOSE,
+)
 # Expressions of template languages (Go, Jinja, Vue, ERB, PHP). No match contains the beginning of another one, or a
 # closing tag, so that a search takes linear time, and braces without a partner are text.
 _BRACES = r"(?:(?!\{[{%\#]|</[a-zA-Z]).)*?"
@@ -82,15 +93,18 @@ def classified(match: re.Match[str]) -> Construct:
         kind = KINDS_OF_TEMPLATES.get(match.lastgroup or "", match.lastgroup)
         return Construct(raw, cast("ConstructKind", kind))
     name = TAG_NAME.match(raw)[1].lower()  # type: ignore[index]
+    tag_kind: ConstructKind = "start"
     if raw.startswith("</"):
-        return Construct(raw, "end", name)
-    if raw.endswith("/>") or name in VOID:
-        return Construct(raw, "empty", name)
-    if NOT_TRANSLATED.search(raw):
-        return Construct(raw, "verbatim", name)
-    if TRANSLATED.search(raw):
-        return Construct(raw, "translated", name)
-    return Construct(raw, "verbatim" if name in CODE else "start", name)
+        tag_kind = "end"
+    elif raw.endswith("/>") or name in VOID:
+        tag_kind = "empty"
+    elif NOT_TRANSLATED.search(raw):
+        tag_kind = "verbatim"
+    elif TRANSLATED.search(raw):
+        tag_kind = "translated"
+    elif name in CODE:
+        tag_kind = "verbatim"
+    return Construct(raw, tag_kind, name)
 
 
 def is_block(kind: ConstructKind, name: str) -> bool:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import regex
 
-from nmt.documents.constructs import COPIED, READINGS, Construct, ConstructKind, constructs, is_block
+from nmt.documents.constructs import COPIED, IMPLIED_END, READINGS, Construct, ConstructKind, constructs, is_block
 from nmt.documents.markup import (
     STAND_IN,
     STAND_INS,
@@ -28,16 +28,18 @@ from nmt.text.words import LETTER, SENTENCE_MARK, SPACED_LETTER, WORD_CHARACTER
 
 IS_LETTER = regex.compile(LETTER)
 IN_WORD = regex.compile(WORD_CHARACTER)
-# A text that touches the text before it may still begin a new segment, as in `<a>Save</a><a>Back</a>`. The patterns are
+# A text that touches the text before it may still begin a new segment, as in `<a>Save</a><a>Back</a>`. The pattern is
 # matched against the tags in between, the last two characters before them, and the first character after them. Between
 # links, any letter after a word begins a segment. Between other elements, a lower-case letter continues the word, and
 # so does a capital after a capital, as in `<b>H</b><i>TML</i>`.
 _PHRASE = "(?:a|abbr|b|cite|em|i|label|mark|small|span|strong|time|u)>"
 _NOT_CAPITAL = r"(?!\p{Lu})"
 _END = r"[\p{Pe}\p{Pf}.:!?;…\"]"
-BETWEEN_LINKS = regex.compile(rf"</(?:a|label)>.*<(?:a|label)>.*(?:\w|{_END}){LETTER}\Z")
 _NEW_WORD = r"(?!\p{Ll})" + SPACED_LETTER
-BETWEEN_PHRASES = regex.compile(rf"(?:<img>|</{_PHRASE}.*<{_PHRASE}).*(?:\w{_NOT_CAPITAL}\w|{_END}){_NEW_WORD}\Z")
+NEW_SEGMENT = regex.compile(
+    rf"</(?:a|label)>.*<(?:a|label)>.*(?:\w|{_END}){LETTER}\Z"
+    rf"|(?:<img>|</{_PHRASE}.*<{_PHRASE}).*(?:\w{_NOT_CAPITAL}\w|{_END}){_NEW_WORD}\Z"
+)
 SENTENCE_MARKS = regex.compile(f"{SENTENCE_MARK}*+")
 TOUCHES = regex.compile(r"[^\s\p{Ps}\p{Pi}]\Z")  # the end of a text to which a mark after it belongs
 
@@ -54,6 +56,10 @@ class Scope(NamedTuple):
 
     name: str
     copies: str  # "inside" or "outside" of segments, or an empty string if the content is translated
+
+    def ends_before(self, tag: str) -> bool:
+        """Return whether a tag such as `li` or `/ul` ends the element, whose own end tag is missing."""
+        return IMPLIED_END.match(f"<{self.name}><{tag}>") is not None
 
 
 class Parser:
@@ -79,9 +85,14 @@ class Parser:
         self.tags = ""  # the last tags since the last text, without attributes
 
     @property
+    def scope(self) -> Scope:
+        """The innermost scope."""
+        return self.scopes[-1]
+
+    @property
     def kept(self) -> bool:
         """Whether the next construct is inside of an element that is copied."""
-        return self.scopes[-1].copies != ""
+        return self.scope.copies != ""
 
     @property
     def innermost(self) -> Element:
@@ -96,13 +107,11 @@ class Parser:
 
     def read(self, raw: str, kind: ConstructKind, name: str = "") -> None:
         """Read the next construct."""
-        # The end tag of a reading may be missing. It ends before the next reading, and with its ruby text.
-        is_after_reading = name == "ruby" if kind == "end" else name in READINGS
-        scope = self.scopes[-1]
-        if is_after_reading and scope.name in READINGS:
-            self.read("", "end", scope.name)
-            scope = self.scopes[-1]
-        if scope.copies == "outside":
+        tag = f"/{name}" if kind == "end" else name
+        # Close the elements whose end tags are missing.
+        while self.scope.ends_before(tag):
+            self.read("", "end", self.scope.name)
+        if self.scope.copies == "outside":
             self.parts.append(raw)
         elif kind == "text":
             self.read_text(raw)
@@ -112,22 +121,23 @@ class Parser:
             self.finish()  # blocks separate segments
             self.parts.append(raw)
         else:
-            self.mark(raw, kind, name)
+            self.mark(raw, kind, name, tag)
         self.set_scope(kind, name)
 
     def set_scope(self, kind: ConstructKind, name: str) -> None:
         """Begin or end a scope at a tag."""
-        scope = self.scopes[-1]
+        scope = self.scope
         if kind == "translated":
             self.scopes.append(Scope(name, ""))
         elif kind == "verbatim" or (kind == "start" and name in COPIED | READINGS):
             copies = "outside" if is_block(kind, name) else "inside"
             self.scopes.append(Scope(name, scope.copies or copies))
-        elif kind == "start" and name == scope.name:  # elements with the same name may be nested
-            self.scopes.append(scope)
+        # Elements with the same name may be nested, and so may those whose end would end the scope.
+        elif kind == "start" and (name == scope.name or scope.ends_before(f"/{name}")):
+            self.scopes.append(Scope(name, scope.copies))
         elif kind == "end" and name == scope.name:
             self.scopes.pop()
-            if self.scopes[-1].copies == "outside":
+            if self.scope.copies == "outside":
                 self.finish()
 
     def read_text(self, raw: str) -> None:
@@ -164,7 +174,7 @@ class Parser:
     def is_separate(self, text: str) -> bool:
         """Return whether a text begins a new segment, although no space separates it from the text before."""
         around = self.tags + self.text[-2:] + text[0]
-        return bool(BETWEEN_LINKS.search(around) or BETWEEN_PHRASES.search(around))
+        return NEW_SEGMENT.search(around) is not None
 
     def copy(self, raw: str, shown: str = "") -> None:
         """Add a construct that is copied. A reader sees it as `shown`; without it, the construct takes no place."""
@@ -177,7 +187,7 @@ class Parser:
 
     def keep(self, raw: str) -> None:
         """Copy a text inside of an element that is copied. Readings are not shown, because they repeat their base."""
-        is_reading = self.scopes[-1].name in READINGS
+        is_reading = self.scope.name in READINGS
         self.copy(raw, "" if is_reading else WHITE_SPACE.sub(" ", unescape(raw)))
 
     def new_stand_in(self) -> str:
@@ -185,13 +195,12 @@ class Parser:
         self.n_opaque += 1
         return STAND_INS[self.n_opaque % len(STAND_INS)]
 
-    def mark(self, raw: str, kind: ConstructKind, name: str) -> None:
-        """Read a tag or comment inside of a segment."""
+    def mark(self, raw: str, kind: ConstructKind, name: str, tag: str) -> None:
+        """Read a tag or comment inside of a segment. `tag` is the name, of an end tag with a slash."""
         self.pieces.append(raw)
         if self.depth > MAX_DEPTH:  # `finish` will copy the whole segment, so elements do not matter
             return
-        sign = "/" if kind == "end" else ""
-        self.tags = f"{self.tags}<{sign}{name}>"[-MAX_TAGS:]
+        self.tags = f"{self.tags}<{tag}>"[-MAX_TAGS:]
         if kind == "end":
             self.close(name, raw)
             return

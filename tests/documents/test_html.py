@@ -109,6 +109,15 @@ a <i translate='NO'>B</i> c
 
 <p class='a notranslate'>Wort <i>b</i></p>c
 <p class='a notranslate'>|Wort |<i>|b|</i>|</p>|*c*
+
+<ul><li translate=no>a<ol><li>b<li>c</ol>d<li>e</ul>f
+<ul>|<li translate=no>|a|<ol>|<li>|b|<li>|c|</ol>|d|<li>|*e*|</ul>|*f*
+
+<td translate=no>a<table><tr><td>b<td>c</table>d<tr>e
+<td translate=no>|a|<table>|<tr>|<td>|b|<td>|c|</table>|d|<tr>|*e*
+
+<div><p translate=no>a<br><b>b</b></div>c
+<div>|<p translate=no>|a|<br>|<b>|b|</b>|</div>|*c*
 """
 READINGS = """
 <ruby>漢<rp>(</rp><rt>kan</rt></ruby>です
@@ -120,6 +129,9 @@ READINGS = """
 TRANSLATED = """
 <p translate=no>a <b translate=yes>Hund</b> c</p>d
 <p translate=no>|a |<b translate=yes>|*[Hund]</b>*| c|</p>|*d*
+
+<dl translate=no><dt translate=yes>a<dd>b</dl>c
+<dl translate=no>|<dt translate=yes>|*a*|<dd>|b|</dl>|*c*
 
 ein <b translate=no>Haus <i translate="">Hund</i></b> da
 *ein <b translate=no>[{Haus }<i translate="">[Hund]</i>]</b> da*
