@@ -8,6 +8,7 @@ translation, `review_po` undoes this, and checks the directives by the flags of 
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from gettext import c2py
 
 from nmt.documents.accelerators import without_accelerator
@@ -21,7 +22,7 @@ PO_LINE = re.compile(
     rf"""[ \t]*(?:(?P<comment>\#[^\n]*)?
     | (?P<name>domain|msgctxt|msgid|msgid_plural|msgstr(?:\[\d+\])?)[ \t]*
       (?P<value>{PO_STRING}(?:[ \t\r\n]*{PO_STRING})*)[ \t]*)
-    (?:\r?\n|\Z)""",
+    (?P<end>\r?\n|\Z)""",
     re.VERBOSE,
 )
 PO_FLAGS = re.compile(r"#[,=](.*)")  # since version 0.23, gettext also writes flags after #=
@@ -39,6 +40,11 @@ class PoMessage:
 
     values: dict[str, re.Match[str]] = field(default_factory=dict)  # the matches of `PO_LINE` by names such as msgid
     comments: list[re.Match[str]] = field(default_factory=list)  # the matches of the comments before the message
+
+    @property
+    def first(self) -> re.Match[str]:
+        """The match of the first name and its value."""
+        return next(iter(self.values.values()))
 
     @property
     def is_complete(self) -> bool:
@@ -122,25 +128,28 @@ def parse_po(text: str) -> list[Part]:
         segments = segments_in(parts)
         # A similar match of the whole text can be the previous msgid.
         is_whole = len(segments) == 1 and name == "msgstr" and not message.has_previous
+        note = previous_source if is_whole else comment_about
+        line_end = message.first["end"]
         for segment in segments:
             segment.context = message.context
-            segment.note = previous_source if is_whole else comment_about
+            segment.note = partial(note, line_end=line_end)
         if name in message.values:
             replacements[message.values[name].span("value")] = parts
         else:  # plural forms that only the header names
             end = max(value.end("value") for value in message.values.values())
-            replacements[end, end] = [*replacements.get((end, end), []), f"\n{name} ", *parts]
+            replacements[end, end] = [*replacements.get((end, end), []), f"{line_end}{name} ", *parts]
     return parts_of_text(text, replacements.items())
 
 
-def comment_about(match: Match) -> str:
+def comment_about(match: Match, line_end: str) -> str:
     """Return a comment of translators about a match."""
-    return f"# {match.similarity:.0%} match: {match.source} -> {match.target}\n"
+    return f"# {match.similarity:.0%} match: {match.source} -> {match.target}{line_end}"
 
 
-def previous_source(match: Match) -> str:
+def previous_source(match: Match, line_end: str) -> str:
     """Return the source of a match that is taken as the previous msgid, as msgmerge writes it."""
-    return f'#| msgid "{escape_po(match.source)}"\n' if match.is_taken else comment_about(match)
+    previous = f'#| msgid "{escape_po(match.source)}"{line_end}'
+    return previous if match.is_taken else comment_about(match, line_end)
 
 
 def review_po(text: str, translated: str) -> tuple[str, list[str]]:
@@ -174,12 +183,11 @@ def review_po(text: str, translated: str) -> tuple[str, list[str]]:
 
 def fuzzy_flag(message: PoMessage) -> tuple[Span, str]:
     """Return the place of the flag "fuzzy" in a PO file, and its line, which is empty if the message has the flag."""
-    first, *_ = message.values.values()
+    first = message.first
     place = first.start(), first.start()
     if "fuzzy" in message.flags:
         return place, ""
-    end = "\r\n" if first[0].endswith("\r\n") else "\n"
-    return place, f"#, fuzzy{end}"
+    return place, f"#, fuzzy{first['end']}"
 
 
 def unfinished(messages: Sequence[PoMessage]) -> Iterator[tuple[int, str, str]]:
@@ -257,8 +265,7 @@ def po_messages(text: str) -> list[PoMessage]:
     messages = [message for message in messages if message.values]
     for message in messages:
         if "msgid" not in message.values or not message.is_complete:
-            first, *_ = message.values.values()
-            number = line_number(text, first.start("name"))
+            number = line_number(text, message.first.start("name"))
             raise ValueError(f"the message at line {number} needs a msgid and a msgstr")
     return messages
 

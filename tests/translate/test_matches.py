@@ -244,8 +244,9 @@ def test_a_po_file_has_a_note_about_a_match(memory: str) -> None:
 
 
 def test_in_a_po_file_a_similar_match_that_is_taken_is_fuzzy(memory: str) -> None:
-    text = translated(".po", po(SIMILAR), memory, min_match=0.9)
-    assert f'#: a.c:1\n#, fuzzy\n#| msgid "{HELLO}"\nmsgid' in text
+    message = po(SIMILAR).replace("\n", "\r\n")
+    text = translated(".po", message, memory, min_match=0.9)
+    assert f'#: a.c:1\r\n#, fuzzy\r\n#| msgid "{HELLO}"\r\nmsgid' in text
     assert f'msgstr "{BONJOUR}"' in text
 
 
