@@ -72,11 +72,11 @@ def encoding_of(suffix: str, content: bytes) -> str:
 
 
 def encoded(text: str, encoding: str, suffix: str) -> bytes:
-    """Encode a text. Characters that the encoding lacks become `&#233;` in HTML and `\\u00e9` in property files.
+    """Encode a text. Characters outside of the encoding become `&#233;` in HTML and EPUB, `\\u00e9` in property files.
 
     A page without a BOM that names another encoding than UTF-8 is written in ASCII, because browsers use that encoding.
     """
-    if suffix.startswith(".htm"):
+    if suffix in (".epub", ".htm", ".html"):
         is_ascii = OTHER_CHARSET.search(text) and not text.startswith("\ufeff")
         return text.encode("ascii" if is_ascii else encoding, "xmlcharrefreplace")
     outside = {"ascii": r"[^\0-\x7f]", "latin-1": r"[^\0-\xff]"}.get(encoding)
