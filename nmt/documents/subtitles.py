@@ -48,7 +48,7 @@ GAP = regex.compile(
 )
 # What is copied before and after a text: formats such as {\an8}; dashes and notes of music, and tags outside of them.
 HEAD = regex.compile(r"\A(?:\{[^{}\r\n]*\})*+(?:(?:</?(?!v)[^<>]*>|\{[^{}\r\n]*\})*+(?:\s*+[\p{Pd}♪♫♬])++\s*+)?")
-TAIL = regex.compile(r"(?<![\s♪♫♬])(?:\s*+[♪♫♬])++(?:</?[^<>]*>|\{[^{}\r\n]*\}|\s)*+\Z")
+TAIL = regex.compile(r"(?:(?<![\s♪♫♬])(?:\s*+[♪♫♬])++(?:</?[^<>]*>|\{[^{}\r\n]*\}|\s)*+)?\Z")
 # Times, formats, and the readings of ruby are elements without content.
 CUE_CONSTRUCT = regex.compile(
     r"""(?P<empty><rt\b[^<>]*>[^<]*+(?:</rt>)?|<[\d:.]+>|\{\\[^{}\r\n]*\})
@@ -112,8 +112,7 @@ def parts_of_cue(cue: str, line_end: str) -> list[Part]:
 def parts_of_cue_text(text: str, line_end: str) -> list[Part]:
     """Return the parts of one text of a cue."""
     start = HEAD.match(text).end()  # type: ignore[union-attr]
-    tail = TAIL.search(text, start)
-    end = tail.start() if tail else len(text)
+    end = TAIL.search(text, start).start()  # type: ignore[union-attr]
     # The parser joins lines with spaces. Unspaced scripts have none, so join their lines here.
     joined = UNSPACED_BREAK.sub("", text[start:end])
     finish = partial(finished_cue, source=text, line_end=line_end)
@@ -133,21 +132,26 @@ def finished_cue(text: str, source: str, line_end: str) -> str:
     text = INNER_TIME.sub(lambda time: next(times, time[0]), text)
     lines = regex.split(EOL, source)
     limit = max_width(text)
-    widths = [len(ANY_TAG.sub("", line)) for line in lines if max_width(line) == limit]
+    widths = [n_visible(line) for line in lines if max_width(line) == limit]
     width = max([limit, *widths])
     return broken(text, n_lines=len(lines), width=width, line_end=line_end)
 
 
 def max_width(text: str) -> int:
     """Return the maximum width of a line, which depends on the script of its letters."""
-    n_wide, n_characters = len(WIDE.findall(text)), len(ANY_TAG.sub("", text))
-    return MAX_WIDE_LINE if 2 * n_wide > n_characters else MAX_LINE
+    n_wide = len(WIDE.findall(text))
+    return MAX_WIDE_LINE if 2 * n_wide > n_visible(text) else MAX_LINE
+
+
+def n_visible(text: str) -> int:
+    """Return the number of characters of a text without its tags."""
+    return len(ANY_TAG.sub("", text))
 
 
 def broken(text: str, *, n_lines: int, width: int, line_end: str) -> str:
     """Break a text with tags into `n_lines` lines of similar length. A single line over `width` becomes two lines."""
     words = UNBROKEN.findall(text)
-    sizes = [len(ANY_TAG.sub("", word)) for word in words]
+    sizes = list(map(n_visible, words))
     n_characters = sum(sizes)
     # Put each word into the line that would contain its middle if all lines had the same number of characters.
     n_lines = max(n_lines, min(2, math.ceil(n_characters / width)))
