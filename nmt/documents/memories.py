@@ -25,7 +25,7 @@ from nmt.text.lines import iter_lines, open_bytes
 
 log = logging.getLogger("nmt")
 
-FORMAT = 2  # version of the files in the cache; raise it when their content changes
+FORMAT = 3  # version of the files in the cache; raise it when their content changes
 NOWHERE = Path(os.devnull)
 
 

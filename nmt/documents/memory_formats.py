@@ -19,7 +19,7 @@ from zipfile import ZipFile
 from lxml import etree
 
 from nmt.documents.po import escape_po, po_messages, translations
-from nmt.documents.tables import delimiter_of
+from nmt.documents.tables import csv_layout
 from nmt.files import check_deflated
 from nmt.languages import base_language, language_of_file
 from nmt.text.spans import replaced
@@ -80,10 +80,12 @@ def xml_units(text: TextIOWrapper, copy: StreamWriter, _: Path) -> Iterator[dict
 
 def csv_units(text: TextIOWrapper, copy: StreamWriter, _: Path) -> Iterator[dict[str, Any]]:
     """Yield the rows of a table. If tabs separate its columns, quotes do not enclose fields."""
-    delimiter = delimiter_of(text.readline())
-    text.seek(0)
+    first_line = text.readline()
+    delimiter, start = csv_layout(first_line)
+    copy.write(first_line[:start])
+    lines = chain([first_line[start:]], text)
     layout = TABS if delimiter == "\t" else {"delimiter": delimiter}
-    return table_units(csv.reader(text, strict=True, **layout), csv.writer(copy, **layout))
+    return table_units(csv.reader(lines, strict=True, **layout), csv.writer(copy, **layout))
 
 
 def table_units(rows: Any, writer: Any) -> Iterator[dict[str, Any]]:
@@ -94,7 +96,7 @@ def table_units(rows: Any, writer: Any) -> Iterator[dict[str, Any]]:
     names = dict.fromkeys(map(str, header))
     for row in rows:
         if len(row) != len(names):
-            raise ValueError(f"the next row has {len(row)} fields, but the first has {len(names)} names")
+            raise ValueError(f"the next row has {len(row)} fields, but the first has {len(names)} different names")
         unit = dict(zip(names, row, strict=True))
         yield unit
         if unit:

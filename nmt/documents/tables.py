@@ -28,7 +28,8 @@ from nmt.text.spans import Span
 _BRANCHES = r"\{\s*\w+\s*,\s*(?:plural|select|selectordinal)\s*,"
 BRANCHES = re.compile(_BRANCHES)
 ADDRESS_OR_BRANCHES = re.compile(rf"\s*\w+://\S+\s*|.*{_BRANCHES}.*", re.DOTALL)
-SEPARATOR = re.compile(r"sep=(.)(?:\r\n?|\n)")  # the first line of some CSV files
+# Excel may name the delimiter in a line before the first row.
+CSV_START = re.compile(r"\ufeff?(?:sep=(?P<delimiter>.)(?:\r\n?|\n))?(?P<row>[^\r\n]*)")
 # In JSON, each string is closed. `\Z` keeps a search linear in other texts.
 JSON_TOKEN = re.compile(r'(?P<string>"(?:[^"\\]|\\.)*+(?:"|\Z))(?P<colon>\s*:)?|[\[\]{}]')
 EXTENSION_KEYS = {"message", "description", "placeholders", "hash", "key"}  # of one message of a browser extension
@@ -163,15 +164,8 @@ def field_text(field: re.Match[str]) -> str:
 
 
 def csv_rows(text: str, is_tsv: bool = False) -> Iterator[list[re.Match[str]]]:
-    """Yield the fields of each row that is not empty.
-
-    Excel names another delimiter than `delimiter_of` in a line before the first row, such as `sep=;`.
-    """
-    position = int(text.startswith("\ufeff"))  # skip a BOM
-    delimiter = "\t" if is_tsv else delimiter_of(re.split(r"[\r\n]", text, maxsplit=1)[0])
-    if match := SEPARATOR.match(text, position):
-        delimiter = match[1]
-        position = match.end()
+    """Yield the fields of each row that is not empty."""
+    delimiter, position = csv_layout(text, is_tsv)
     end = re.escape(delimiter)
     bare = rf"[^{end}\r\n]*" if is_tsv else rf'(?!")[^{end}\r\n]*'
     field = re.compile(
@@ -190,9 +184,17 @@ def csv_rows(text: str, is_tsv: bool = False) -> Iterator[list[re.Match[str]]]:
             row = []
 
 
-def delimiter_of(first_line: str) -> str:
-    """Return the delimiter of CSV: the most frequent of comma, semicolon and tab, outside of quotes."""
-    return max(",;\t", key=re.sub('"[^"]*"', "", first_line).count)
+def csv_layout(text: str, is_tsv: bool = False) -> tuple[str, int]:
+    """Return the delimiter of a CSV file, and the start of its first row.
+
+    A line before the first row, such as `sep=;`, may name the delimiter. Otherwise, it is the most frequent of comma,
+    semicolon and tab in the first row, outside of quotes.
+    """
+    start = CSV_START.match(text)
+    assert start  # it may be empty
+    row = re.sub('"[^"]*"', "", start["row"])
+    delimiter = max("\t" if is_tsv else ",;\t", key=row.count)
+    return start["delimiter"] or delimiter, start.start("row")
 
 
 def parse_json_strings(text: str) -> list[Part]:

@@ -55,6 +55,7 @@ TEXTS = {  # file name -> content
     "d.tbx": TBX,
     "e.csv": 'id,de,en\n1,Ein Hund & eine Katze,"A dog\n& a cat"\n\n2,da,\n3,Tee,tea\n',
     "f.csv": '\ufeffen;de\r\n"A dog & a cat";Ein Hund & eine Katze\r\n;da\r\ntea;Tee\r\n',
+    "k.csv": "\ufeffsep=|\r\nde|en\r\nEin Hund & eine Katze|A dog & a cat\r\nTee|tea\r\n",
     "g.tsv": "de\ten\nEin Hund & eine Katze\tA dog & a cat\nda\t\nTee\ttea\n",
     "h.jsonl": '{"en": "A dog & a cat", "n": 1, "de": "Ein Hund & eine Katze"}\n\n{"de": "Tee", "en": "tea"}\n',
     "i.jsonl": '{"id": "1", "translation": {"de": "Ein Hund & eine Katze", "en": "A dog & a cat"}}\n'

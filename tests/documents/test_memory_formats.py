@@ -34,6 +34,7 @@ COPIES = {  # file name -> a copy without the first pair, and with new texts in 
     "e.csv": "id,de,en\n2,da,\n3,Tea,<tee>\n",
     "f.csv": "en;de\n;da\n<tee>;Tea\n",
     "g.tsv": "de\ten\nda\t\nTea\t<tee>\n",
+    "k.csv": "sep=|\nde|en\nTea|<tee>\n",
     "h.jsonl": '{"de": "Tea", "en": "<tee>"}\n',
     "i.jsonl": '{"id": "2", "translation": {"de": "Tea", "en": "<tee>"}}\n',
 }
@@ -109,7 +110,7 @@ def test_an_archive_has_a_member_for_each_side(tmp_path: Path) -> None:
 
 UNCLEAR = {  # message -> the members of an archive
     "shorter than": {"a.de": "Tee\nda\n", "a.en": "tea\n"},
-    "has 4 fields, but the first has 2 names": {"a.de": "x\n", "b.de": "x\n", "a.en": "x\n", "b.en": "x\n"},
+    "has 4 fields, but the first has 2 different names": {"a.de": "x\n", "b.de": "x\n", "a.en": "x\n", "b.en": "x\n"},
 }
 
 
@@ -169,7 +170,7 @@ OUTSIDE = TMX.replace('"tmx14.dtd"', '"t" [<!ENTITY a SYSTEM "/etc/passwd">]').r
 DAMAGED = {  # file name -> content, the end of the message
     "a.tmx": (TMX[:-20], "after unit 1: expected '>', line 7"),
     "b.tmx": (OUTSIDE, "'a' not defined"),
-    "c.csv": ("de,en\na,b,c\n", "the next row has 3 fields, but the first has 2"),
+    "c.csv": ("de,en\na,b,c\n", "the next row has 3 fields, but the first has 2 different names"),
     "d.csv": ('de,en\n"a,b\n', "unexpected end of data"),
     "e.jsonl": ("[]\n", "the next line is no object"),
     "f.po": ("msgid\n", "line 1 is no comment"),
