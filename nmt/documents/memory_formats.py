@@ -44,6 +44,8 @@ NODE_CONTEXT = etree.XPath("""string(descendant::*[local-name()='prop' or local-
     [not(ancestor::*[local-name()='alt-trans'])])""")
 CONTEXT = "context"
 TABS: Any = {"delimiter": "\t", "quoting": csv.QUOTE_NONE, "quotechar": None, "lineterminator": "\n"}
+# In TSV, other fields in quotes are texts in quotes. Only programs double the quotes inside.
+QUOTED = re.compile(r'(?<![^\t])"([^"\t\r\n]*(?:""[^"\t\r\n]*)+)"(?=[\t\r\n]|\Z)')
 
 
 def utf8_text(stream: Any) -> TextIOWrapper:
@@ -79,13 +81,21 @@ def xml_units(text: TextIOWrapper, copy: StreamWriter, _: Path) -> Iterator[dict
 
 
 def csv_units(text: TextIOWrapper, copy: StreamWriter, _: Path) -> Iterator[dict[str, Any]]:
-    """Yield the rows of a table. If tabs separate its columns, quotes do not enclose fields."""
+    """Yield the rows of a table. If tabs separate its columns, quotes enclose only the fields that `QUOTED` matches."""
     first_line = text.readline()
     delimiter, start = csv_layout(first_line)
     copy.write(first_line[:start])
-    lines = chain([first_line[start:]], text)
-    layout = TABS if delimiter == "\t" else {"delimiter": delimiter}
+    lines: Iterator[str] = chain([first_line[start:]], text)
+    layout: Any = {"delimiter": delimiter}
+    if delimiter == "\t":
+        layout = TABS
+        lines = map(unquoted, lines)
     return table_units(csv.reader(lines, strict=True, **layout), csv.writer(copy, **layout))
+
+
+def unquoted(line: str) -> str:
+    """Return a line of TSV without the quotes around fields that `QUOTED` matches."""
+    return QUOTED.sub(lambda field: field[1].replace('""', '"'), line)
 
 
 def table_units(rows: Any, writer: Any) -> Iterator[dict[str, Any]]:

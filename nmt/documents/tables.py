@@ -37,8 +37,9 @@ EXTENSION_KEYS = {"message", "description", "placeholders", "hash", "key"}  # of
 NEW_STATE = '"\ud800"'
 CATALOG_REVIEW = ReviewState('"needs_review"', sure='"translated"', doubtful='"needs_review"')
 CATALOG_STATE = re.compile(r'"state": "(\w+)"')  # of a string in a string catalog
-# Matches a text with a tag, two spaces in a row or a space at the start: `parts_of_string` may divide it.
-SEVERAL_PARTS = re.compile("^ |  |<")
+# A field of TSV without quotes around it, whose translation has none either: it begins with a quote, which is text for
+# all readers of the file, or `parts_of_string` may divide it, because of a tag, two spaces or a space at the start.
+BARE = re.compile('^[ "]|  |<')
 TAG_START = re.compile(r"</?[^\s/>]+")
 NUMBERED_TAG = re.compile(r"(</?\d+>)")
 HTML_NAMES = BLOCK | VOID  # names of tags that are read as tags even without a partner
@@ -133,9 +134,8 @@ def parse_csv(text: str, column: str, title: object, *, into: str = "", is_tsv: 
         value = field_text(row[source])
         if target != source and field_text(row[target]).strip():
             continue  # the field is filled
-        # `tsv_field` needs a complete field. A field of several parts is always in quotation marks.
-        if is_tsv and row[source]["quoted"] is None and not SEVERAL_PARTS.search(value):
-            field_parts = parts_of_string(value, tsv_field)
+        if is_tsv and row[source]["quoted"] is None:
+            field_parts = parts_of_string(value, str if BARE.search(value) else tsv_field)
         else:
             field_parts = ['"', *parts_of_string(value, escape_csv), '"']
         if "context" in names:

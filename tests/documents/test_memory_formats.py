@@ -156,9 +156,9 @@ def test_some_formats_need_a_library(name: str, library: str, tmp_path: Path, mo
     assert caught.value.hint.startswith(f"pip install {library}")
 
 
-def test_quotes_are_text_between_tabs(tmp_path: Path) -> None:
-    path = memory(tmp_path, "a.tsv", 'de\ten\n"Ja"\t"Yes\n3" Rohr\t3" pipe\n')
-    assert pairs_of(path) == [('"Ja"', '"Yes'), ('3" Rohr', '3" pipe')]
+def test_quotes_are_text_between_tabs_unless_they_are_doubled(tmp_path: Path) -> None:
+    path = memory(tmp_path, "a.tsv", 'de\ten\n"Ja"\t"Yes\n3" Rohr\t"""3"" pipe"\n')
+    assert pairs_of(path) == [('"Ja"', '"Yes'), ('3" Rohr', '"3" pipe')]
 
 
 def test_the_first_column_of_a_language_counts(tmp_path: Path) -> None:

@@ -178,11 +178,11 @@ def test_a_comma_in_a_quoted_name_is_no_delimiter() -> None:
 TSV = Format(partial(parse_csv, column="text", title="", is_tsv=True), str)
 TSV_FIELDS = {
     "da": "DA",
-    '"da" da': '"""DA"" DA"',
+    '"da" da': '"DA" DA',
     '5" da': '5" DA',
     '"da\n""ä"""': '"DA\n""Ä"""',
     "a, b": "A, B",
-    '5  "da" a': '"5  ""DA"" A"',  # several texts
+    '5  "da" a': '5  "DA" A',  # several texts
     "1": "1",
 }
 
@@ -191,6 +191,10 @@ TSV_FIELDS = {
 def test_a_field_of_tsv_needs_no_quotes(field: str) -> None:
     written = echoed(f"id\ttext\n1\t{field}\n", TSV)
     assert written == f"id\ttext\n1\t{TSV_FIELDS[field]}\n"
+
+
+def test_a_translation_in_tsv_has_quotes_around_it_if_only_it_begins_with_a_quote() -> None:
+    assert echoed("text\nda\n", TSV, lambda _: '"da" a') == 'text\n"""da"" a"\n'
 
 
 def test_empty_fields_of_another_column_are_filled() -> None:
