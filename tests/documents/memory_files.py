@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from nmt.documents.memories import text_files
+from nmt.documents.memories import copy_memories, text_files
 
 TMX = """<?xml version="1.0"?><!DOCTYPE tmx SYSTEM "tmx14.dtd">
 <tmx version="1.4"><header srclang="de-DE" adminlang="en"/><body>
@@ -54,8 +54,7 @@ TEXTS = {  # file name -> content
     "c.xliff": XLIFF_2,
     "d.tbx": TBX,
     "e.csv": 'id,de,en\n1,Ein Hund & eine Katze,"A dog\n& a cat"\n\n2,da,\n3,Tee,tea\n',
-    "f.csv": '\ufeffen;de\r\n"A dog & a cat";Ein Hund & eine Katze\r\n;da\r\ntea;Tee\r\n',
-    "k.csv": "\ufeffsep=|\r\nde|en\r\nEin Hund & eine Katze|A dog & a cat\r\nTee|tea\r\n",
+    "f.csv": '\ufeffsep=|\r\nen|de\r\n"A dog & a cat"|Ein Hund & eine Katze\r\n|da\r\ntea|Tee\r\n',
     "g.tsv": "de\ten\nEin Hund & eine Katze\tA dog & a cat\nda\t\nTee\ttea\n",
     "h.jsonl": '{"en": "A dog & a cat", "n": 1, "de": "Ein Hund & eine Katze"}\n\n{"de": "Tee", "en": "tea"}\n',
     "i.jsonl": '{"id": "1", "translation": {"de": "Ein Hund & eine Katze", "en": "A dog & a cat"}}\n'
@@ -77,3 +76,13 @@ def memory(folder: Path, name: str, content: str) -> Path:
     path = folder / name
     path.write_text(content, encoding="utf-8")
     return path
+
+
+def copy_of(path: Path, source: str, target: str, kept: set[int]) -> str:
+    """A copy of a memory in which these lines are the texts of the pairs that are kept."""
+    texts = memory(path.parent, "new.de", source), memory(path.parent, "new.en", target)
+    copies = path.parent / "copies"
+    copies.mkdir()
+    copy_memories([path], copies, DE_EN, texts, kept)
+    (copy,) = copies.iterdir()
+    return copy.read_text(encoding="utf-8")

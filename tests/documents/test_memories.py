@@ -6,7 +6,7 @@ import logging
 from pathlib import Path
 
 import pytest
-from memory_files import DE_EN, PAIRS, TMX, XLIFF, memory, pairs_of
+from memory_files import DE_EN, PAIRS, TMX, XLIFF, copy_of, memory, pairs_of
 
 from nmt.documents.memories import copy_memories, corpus_files, is_memory, text_files
 from nmt.errors import InputError, NmtError
@@ -75,9 +75,7 @@ def test_a_language_that_a_memory_lacks_is_refused(tmp_path: Path) -> None:
         pairs_of(memory(tmp_path, "a.tmx", TMX), ("de", "fr"))
 
 
-def test_only_memories_have_pairs(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="is no translation memory"):
-        pairs_of(tmp_path / "a.de")
+def test_a_memory_that_does_not_exist_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(NmtError, match=r"cannot read .*none.tmx: No such file"):
         pairs_of(tmp_path / "none.tmx")
 
@@ -107,19 +105,15 @@ def test_several_memories_have_a_copy_each(tmp_path: Path) -> None:
 def test_a_text_that_is_not_changed_keeps_its_lines(tmp_path: Path) -> None:
     path = memory(tmp_path, "a.jsonl.gz", "")
     path.write_bytes(gzip.compress(b'{"de": " Tee\\nda", "en": "tea"}\n'))
-    texts = memory(tmp_path, "new.de", "Tee da\n"), memory(tmp_path, "new.en", "tee\n")
-    (tmp_path / "copies").mkdir()
-    copy_memories([path], tmp_path / "copies", DE_EN, texts, {1})
+    copy_of(path, "Tee da\n", "tee\n", {1})
     assert (tmp_path / "copies/a.jsonl").read_text() == '{"de": " Tee\\nda", "en": "tee"}\n'
 
 
 def test_a_unit_with_tags_is_copied_as_it_is(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "nmt")
     path = memory(tmp_path, "a.csv", "de,en\n<b>Tee</b> ,tea\nda ,there\n")
-    texts = memory(tmp_path, "new.de", "Tee\nda\n"), memory(tmp_path, "new.en", "Tea\nThere\n")
-    (tmp_path / "copies").mkdir()
-    copy_memories([path], tmp_path / "copies", DE_EN, texts, {1, 2})
-    assert (tmp_path / "copies/a.csv").read_text() == "de,en\n<b>Tee</b> ,tea\nda ,There\n"
+    copy = copy_of(path, "Tee\nda\n", "Tea\nThere\n", {1, 2})
+    assert copy == "de,en\n<b>Tee</b> ,tea\nda ,There\n"
     assert f"a.csv: cleaned -> {tmp_path / 'copies/a.csv'}" in caplog.text
 
 

@@ -6,9 +6,8 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from memory_files import DE_EN, PAIRS, TEXTS, TMX, memory, pairs_of
+from memory_files import DE_EN, PAIRS, TEXTS, TMX, copy_of, memory, pairs_of
 
-from nmt.documents.memories import copy_memories
 from nmt.errors import InputError
 
 
@@ -18,23 +17,12 @@ def test_every_format_gives_the_pairs(name: str, tmp_path: Path) -> None:
     assert pairs_of(path, DE_EN) == PAIRS
 
 
-def copy_of(path: Path, source: str, target: str, kept: set[int]) -> str:
-    """A copy of a memory in which these lines are the texts of the pairs that are kept."""
-    texts = memory(path.parent, "new.de", source), memory(path.parent, "new.en", target)
-    copies = path.parent / "copies"
-    copies.mkdir()
-    copy_memories([path], copies, DE_EN, texts, kept)
-    (copy,) = copies.iterdir()
-    return copy.read_text(encoding="utf-8")
-
-
 COPIES = {  # file name -> a copy without the first pair, and with new texts in the second one
     "b.xlf": '<source>Tea</source><target state="final">&lt;tee&gt;</target></trans-unit>\n</body>',
     "d.tbx": '<term>Tea</term></tig></langSet>\n<langSet xml:lang="en"><tig><term>&lt;tee&gt;</term>',
     "e.csv": "id,de,en\n2,da,\n3,Tea,<tee>\n",
-    "f.csv": "en;de\n;da\n<tee>;Tea\n",
+    "f.csv": "sep=|\nen|de\n|da\n<tee>|Tea\n",
     "g.tsv": "de\ten\nda\t\nTea\t<tee>\n",
-    "k.csv": "sep=|\nde|en\nTea|<tee>\n",
     "h.jsonl": '{"de": "Tea", "en": "<tee>"}\n',
     "i.jsonl": '{"id": "2", "translation": {"de": "Tea", "en": "<tee>"}}\n',
 }
