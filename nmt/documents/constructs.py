@@ -6,7 +6,7 @@ from typing import Literal, NamedTuple, cast
 
 _BLOCK = """
 address article aside audio blockquote body br button canvas caption center col colgroup datalist dd details dialog div
-dl dt embed fieldset figcaption figure footer form frame frameset h1 h2 h3 h4 h5 h6 head header hgroup hr html iframe
+dl dt embed fieldset figcaption figure footer form frame frameset h1 h2 h3 h4 h5 h6 header hgroup hr html iframe
 input legend li link main map menu meta meter nav noscript object ol optgroup option p param progress search section
 select source summary table tbody td tfoot th thead title tr track ul video
 """
@@ -16,17 +16,30 @@ COPIED = {"math", "pre", "script", "style", "svg", "template", "textarea"}  # bl
 CODE = {"code", "kbd", "samp", "var"}
 READINGS = {"rp", "rt", "rtc"}  # in ruby text, how the characters before are read
 RAW = {"script", "style", "textarea"}  # elements whose content contains no tags
-# An element whose end tag may be missing, and the tag before which it then ends: of the next element, or of its parent.
-IMPLIED_END = re.compile(
-    r"""<li><(?:li|/menu|/ol|/ul)> | <d[dt]><(?:d[dt]|/dl)> | <r(?:p|tc?)><(?:r(?:b|p|tc?)|/ruby)>
-    | <option><(?:option|optgroup|hr|/(?:datalist|optgroup|select))> | <optgroup><(?:optgroup|hr|/select)>
-    | <(?:caption|t[dh])><(?:t[dh]|/?(?:tr|tbody|tfoot|thead)|/table)>
-    | <tr><(?:tr|/?(?:tbody|tfoot|thead)|/table)> | <t(?:body|foot|head)><(?:t(?:body|foot|head)|/table)>
-    | <p><(?:p|/?(?:address|article|aside|blockquote|body|caption|center|d[dlt]|details|dialog|div|fieldset|figcaption
-        |figure|footer|form|h[1-6r]|header|hgroup|li|main|menu|nav|[ou]l|pre|search|section|summary
-        |t(?:able|body|d|foot|h|head|r)))>""",
-    re.VERBOSE,
-)
+# Elements whose end tags may be missing, and the tags before which they then end: of a next element, or of the parent.
+_NOT_IN_P = """
+address article aside blockquote body caption center dd details dialog div dl dt fieldset figcaption figure footer form
+h1 h2 h3 h4 h5 h6 header hgroup hr li main menu nav ol pre search section summary table tbody td tfoot th thead tr ul
+"""
+_IMPLIED_ENDS = """
+caption: td th tr tbody tfoot thead /table
+dd: dd dt /dl
+dt: dd dt /dl
+li: li /menu /ol /ul
+optgroup: optgroup hr /select
+option: option optgroup hr /datalist /optgroup /select
+rp: rb rp rt rtc /ruby
+rt: rb rp rt rtc /ruby
+rtc: rb rp rt rtc /ruby
+tbody: tbody tfoot thead /table
+td: td th tr /tr tbody tfoot thead /tbody /tfoot /thead /table
+tfoot: tbody tfoot thead /table
+th: td th tr /tr tbody tfoot thead /tbody /tfoot /thead /table
+thead: tbody tfoot thead /table
+tr: tr tbody tfoot thead /tbody /tfoot /thead /table
+"""
+IMPLIED_ENDS = dict(line.split(": ") for line in _IMPLIED_ENDS.strip().splitlines())
+IMPLIED_ENDS["p"] = "p" + re.sub(r"\w+", r"\g<0> /\g<0>", _NOT_IN_P)
 # Expressions of template languages (Go, Jinja, Vue, ERB, PHP). No match contains the beginning of another one, or a
 # closing tag, so that a search takes linear time, and braces without a partner are text.
 _BRACES = r"(?:(?!\{[{%\#]|</[a-zA-Z]).)*?"

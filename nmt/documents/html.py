@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import regex
 
-from nmt.documents.constructs import COPIED, IMPLIED_END, READINGS, Construct, ConstructKind, constructs, is_block
+from nmt.documents.constructs import COPIED, IMPLIED_ENDS, READINGS, Construct, ConstructKind, constructs, is_block
 from nmt.documents.markup import (
     STAND_IN,
     STAND_INS,
@@ -59,7 +59,7 @@ class Scope(NamedTuple):
 
     def ends_before(self, tag: str) -> bool:
         """Return whether a tag such as `li` or `/ul` ends the element, whose own end tag is missing."""
-        return IMPLIED_END.match(f"<{self.name}><{tag}>") is not None
+        return tag in IMPLIED_ENDS.get(self.name, "").split()
 
 
 class Parser:
