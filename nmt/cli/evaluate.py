@@ -14,6 +14,7 @@ from nmt.cli.streams import log
 from nmt.cli.testset import TestSet, read_test_set, search_for_scores, translate_all
 from nmt.errors import InputError, NmtError
 from nmt.files import hash_file
+from nmt.languages import base_language, language_of_file
 from nmt.text.lines import iter_lines
 
 if TYPE_CHECKING:
@@ -59,16 +60,20 @@ def evaluate(
     words: it is left out for Thai, Lao, Khmer, Burmese and Tibetan, which have no spaces between them.
 
     By default, the newest run translates its config's test set; of several languages, all directions or those of -l.
-    -m names another model. --src and --ref name another test set. --hyp scores a file of translations without a model.
+    -m names another model. --src and --ref name another test set. --hyp scores a file of translations without a model;
+    if --src is a memory, -l or the name of this file tells the languages.
     """
     from nmt.evaluate import choose_settings, score, warn_if_tokenized
-    from nmt.languages import language_of_file
 
     # 1. Choose what to test: given translations, or a model in one or several directions.
     if hyp is not None:
-        if model or languages or beam:
-            raise InputError("--hyp uses no model, but -m, -l and --beam need one", hint="leave them out")
+        if model or beam or (languages and ref):
+            raise InputError(
+                "--hyp uses no model, but -m, --beam and, without a memory, -l need one", hint="leave them out"
+            )
         tested = [Tested("", None, [])]
+        # The references in a memory are in the language of the translations.
+        languages = languages or base_language(language_of_file(hyp))
     else:
         paths = options.model_paths(model, always_log=True)
         loaded = options.load_translator(paths, device, precision, engine, languages=None)
@@ -80,7 +85,7 @@ def evaluate(
     figures_by_direction: dict[str, Figures] = {}
     for direction, translator, configs in tested:
         # 2. Read the translations, or let the model translate.
-        test_set = read_test_set(src, ref, configs, translator)
+        test_set = read_test_set(src, ref, configs, translator, languages)
         figures: Figures = {}
         if hyp is not None:
             hypotheses = list(iter_lines([hyp]))

@@ -23,11 +23,16 @@ class TestSet(NamedTuple):
 
 
 def read_test_set(
-    src: Path | None, ref: list[Path] | None, configs: "Sequence[Config]", translator: "Translator | None" = None
+    src: Path | None,
+    ref: list[Path] | None,
+    configs: "Sequence[Config]",
+    translator: "Translator | None" = None,
+    languages: str = "",
 ) -> TestSet:
     """Read the given files. By default, read the test set in data.test of the configs.
 
-    `src` may be a translation memory. It is read in the languages of the translator, or else of the first config.
+    `src` may be a translation memory. It is read in the languages of the translator, or of the first config, or else in
+    `languages`, such as de-en or the target en.
 
     Raises:
         DataError: the numbers of lines differ.
@@ -43,8 +48,9 @@ def read_test_set(
         raise InputError(f"{src} is a memory, which has its own references", hint="leave --ref out")
     if src and not ref:
         config = translator.config if translator else next(iter(configs), None)
-        languages = languages_of(config.data) if config else ("", "")
-        (src,), ref = text_files([src], languages)
+        source, _, target = languages.rpartition("-")
+        known = languages_of(config.data) if config else (source, target)
+        (src,), ref = text_files([src], known)
     # 1. Read the lines.
     if ref:
         sources = list(iter_lines([src])) if src else []

@@ -37,10 +37,12 @@ def test_a_memory_is_a_test_set(five_run: FiveRun, tmp_path: Path) -> None:
     assert figures["scores"][1]["value"] > 10
 
 
-def test_given_translations_of_a_memory_are_scored(tmp_path: Path) -> None:
+@pytest.mark.parametrize("hypotheses", ["--hyp b.en", "--hyp b.de", "--hyp b -l de", "--hyp b -l en-de"])
+def test_given_translations_of_a_memory_are_scored(hypotheses: str, tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("de,en\nTee,tea\n")
-    (tmp_path / "b.en").write_text("tea\n")
-    done = run_in(tmp_path, "eval --bootstrap 0 --json --src a.csv --hyp b.en")
+    for name, text in {"b.en": "tea", "b.de": "Tee", "b": "Tee"}.items():
+        (tmp_path / name).write_text(text)
+    done = run_in(tmp_path, f"eval --bootstrap 0 --json --src a.csv {hypotheses}")
     result = json.loads(done.stdout)["scores"][1]["value"]
     assert result == pytest.approx(100)
 
