@@ -28,27 +28,31 @@ CHARTS = {  # key: metric; value: title and unit of the metric's chart
 
 def read_figures(run: RunDirectory) -> tuple[dict[str, list[float]], list[dict[str, Any]]]:
     """Return the curves of a run, and the lines of metrics.jsonl that describe validations."""
-    # The values of `COLUMNS` for each step. An array takes much less memory than a list.
+    # The start and the values of `COLUMNS` for each step. An array takes much less memory than a list.
     rows = array("d")
     validations = []
+    start = 0.0
     for line in json_lines(run.metrics_file):
         kind = line.get("kind")
         if kind == "validation":
             validations.append(line)
         elif kind == "step":
-            figures = [line.get(name) for name in COLUMNS]
+            figures = [start, *map(line.get, COLUMNS)]
             if all(map(is_finite, figures)):
                 rows.extend(figures)  # type: ignore[arg-type]
-    table = np.array(rows).reshape(-1, len(COLUMNS))
+        # A step starts where the step or validation before it ends.
+        end = line.get("elapsed_s")
+        start = end if is_finite(end) else start
+    table = np.array(rows).reshape(-1, 1 + len(COLUMNS))
     return curves_of(table), validations
 
 
 def curves_of(rows: NDArray[np.float64]) -> dict[str, list[float]]:
-    """Return the curves of a run by name. `rows` has the values of `COLUMNS` for each step.
+    """Return the curves of a run by name. `rows` has the start in seconds and the values of `COLUMNS` for each step.
 
     A curve is a list with one value per point. The curve "step" is the x axis. There are at most `MAX_POINTS` points.
     """
-    steps, elapsed_s, n_tokens, *_ = rows.T
+    start_s, steps, elapsed_s, n_tokens, *_ = rows.T
     # 1. Find the first and the last step that each point covers.
     steps_per_point = max(math.ceil(len(rows) / MAX_POINTS), 1)
     firsts = np.arange(0, len(rows), steps_per_point)
@@ -60,8 +64,8 @@ def curves_of(rows: NDArray[np.float64]) -> dict[str, list[float]]:
     means = np.add.reduceat(weighted, firsts) / np.maximum(n_tokens_of_point, 1)[:, None]
     curves = dict(zip(MEANS, means.T.tolist(), strict=True))
 
-    # 3. Compute the speed. If the clock did not advance, the speed is unknown.
-    seconds = np.diff(elapsed_s[lasts], prepend=0.0)
+    # 3. Compute the speed, without the time of validations. If the clock did not advance, the speed is unknown.
+    seconds = np.add.reduceat(elapsed_s - start_s, firsts)
     seconds[seconds <= 0] = math.nan
     curves["tokens_per_s"] = (n_tokens_of_point / seconds).tolist()
     curves["step"] = steps[lasts].astype(int).tolist()

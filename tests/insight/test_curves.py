@@ -49,6 +49,12 @@ def test_curves_are_means_weighted_by_tokens(monkeypatch: pytest.MonkeyPatch, ru
     assert curves["tokens_per_s"] == [20, 5]
 
 
+def test_the_time_of_a_validation_is_no_time_of_training(run: RunDirectory) -> None:
+    run.append_metrics(step(1), {"kind": "validation", "step": 1, "elapsed_s": 5.0}, step(2, elapsed_s=6.0))
+    curves, _ = read_figures(run)
+    assert curves["tokens_per_s"] == [10, 10]
+
+
 @pytest.mark.parametrize("n_steps", [8, 9, 1001])
 def test_few_points_stand_for_all_steps(monkeypatch: pytest.MonkeyPatch, run: RunDirectory, n_steps: int) -> None:
     monkeypatch.setattr(module, "MAX_POINTS", 8)
