@@ -92,6 +92,7 @@ class Trainer:
         self.state = TrainingState(model, averaged, make_optimizers(model, settings), progress)
         self.checkpointer = Checkpointer(self.config, session.tokenizers, session.run, self.state)
         self.stop = StopRequest()
+        self.started = 0.0  # the value of `time.monotonic` at the start, as if training had never been stopped
 
     @property
     def progress(self) -> Progress:
@@ -112,10 +113,10 @@ class Trainer:
         progress.n_ranks = n_ranks() * n_replicas
         report = Report(self.spent())
         replicas = Replicas(parallel(self.state.model), n_replicas)
-        started = time.monotonic() - progress.elapsed_s
+        self.started = time.monotonic() - progress.elapsed_s
         with stop_signals() as self.stop, contextlib.closing(replicas):
             try:
-                stopped_by = self.run_steps(replicas, report, started)
+                stopped_by = self.run_steps(replicas, report)
                 if not stopped_by:
                     self.finish(report)
             except Interrupted:
@@ -128,11 +129,9 @@ class Trainer:
             )
         return progress
 
-    def run_steps(self, replicas: Replicas, report: Report, started: float) -> int:
+    def run_steps(self, replicas: Replicas, report: Report) -> int:
         """Run steps until the budget is spent or a signal is received.
 
-        Args:
-            started: the time (`time.monotonic`) at which training began, as if it had never been stopped.
         Returns:
             The number of the signal, or 0.
         Raises:
@@ -143,7 +142,7 @@ class Trainer:
         self.validate_if_due(report)
         for micro_batches in self.micro_batches():
             # 1. Check the budget on the clock of rank 0. If any rank gets a signal, all ranks stop.
-            times_and_signals = gather_numbers(time.monotonic() - started, self.stop.number)
+            times_and_signals = gather_numbers(self.elapsed_s(), self.stop.number)
             progress.elapsed_s = times_and_signals[0][0]
             stopped_by = int(max(signal for _, signal in times_and_signals))
             if self.over() or stopped_by:
@@ -159,7 +158,7 @@ class Trainer:
             # 3. Count the step. If the gradient is not finite, the weights have not changed.
             progress.step += 1
             progress.batch += len(micro_batches)
-            progress.elapsed_s = time.monotonic() - started
+            progress.elapsed_s = self.elapsed_s()
             if not math.isfinite(figures.grad_norm):
                 count_skipped(progress, figures, micro_batches)
                 continue
@@ -202,7 +201,6 @@ class Trainer:
         # 1. Compute the figures.
         progress, tokenizers = self.progress, self.session.tokenizers
         model = (self.state.averaged or self.state.model).eval()  # `run_steps` sets train mode again
-        start = time.monotonic()
         with self.stop.interruptible():
             try:
                 validation = validate(model, tokenizers, self.session.corpus.dev, self.config, bf16=progress.bf16)
@@ -210,7 +208,7 @@ class Trainer:
                 raise DivergedError(f"on dev {error}", hint="lower train.lr; the last checkpoint is kept") from error
         figures = {"step": progress.step, "epoch": progress.epoch, **validation.figures()}
         progress.history.append(figures)
-        progress.elapsed_s += time.monotonic() - start
+        progress.elapsed_s = self.elapsed_s()
 
         # 2. Write the files.
         is_best = self.checkpointer.keep_if_best(model, figures)
@@ -241,6 +239,10 @@ class Trainer:
     def over(self) -> bool:
         """Return whether the budget or the patience (`train.patience`) is used up."""
         return any(share >= 1 for share in self.used_limits().values())
+
+    def elapsed_s(self) -> float:
+        """Return the seconds of training until now, with those before it was resumed."""
+        return time.monotonic() - self.started
 
     def used_limits(self) -> dict[str, float]:
         return used_limits(self.config.train, self.progress, self.session.data.n_batches)
