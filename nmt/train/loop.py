@@ -74,6 +74,7 @@ class Session:
     model: Seq2Seq  # model with initial weights, on the device of the training
     run: RunDirectory
     fresh: bool  # whether to start over; an old run directory is renamed first
+    changes: list[str]  # settings that differ from those of the run that is resumed
     on_start: Callable[[], None] = lambda: None  # called when the run is locked, before any file is written
     on_validation: Callable[[], None] = lambda: None  # called after every validation, and at the end
 

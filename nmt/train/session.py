@@ -86,11 +86,12 @@ def prepare(config: Config, *, device: str = "auto", fresh: bool = False) -> Ses
     torch.manual_seed(seed_of(config.seed))
     model = new_model(config, tokenizers).to(torch_device)
     model.freeze(config.train.freeze)
+    changes: list[str] = []
     if start and start.resumes:
-        check_same_run(run, config, corpus.hashes)
+        changes = check_same_run(run, config, corpus.hashes)
     elif start:
         load_weights(model, first_layers(start.checkpoint.part("model"), config.model))
-    return Session(config, corpus, tokenizers, data, model, run, fresh)
+    return Session(config, corpus, tokenizers, data, model, run, fresh, changes)
 
 
 class Start(NamedTuple):
@@ -177,19 +178,26 @@ def with_learned(tokenizers: Tokenizers, start: Start | None, source: RaggedArra
     return tokenizers.with_learned("".join(sorted(learned)))
 
 
-def check_same_run(run: RunDirectory, config: Config, hashes: dict[str, str]) -> None:
+def check_same_run(run: RunDirectory, config: Config, hashes: dict[str, str]) -> list[str]:
     """Check that corpora and fixed settings have not changed since the run began.
 
     Args:
         hashes: the present hashes of the corpora.
+    Returns:
+        The settings that have changed, each as text like "seed was 1, is 2".
     Raises:
         ConfigError: a setting such as the architecture or the seed has changed.
         DataError: a corpus has changed.
     """
     # 1. Compare the settings.
-    changes = [text for key, text in changed_settings(run, config).items() if not MAY_CHANGE.fullmatch(key)]
-    if changes:
-        message = f"{run.path} was begun with other settings: {'; '.join(changes)}"
+    before = dict(values(run.read_config()))
+    now = dict(values(config))
+    changes = {}
+    for key in differing(before, now):
+        changes[key] = f"{key} was {before.get(key, '-')}, is {now.get(key, '-')}"
+    refused = [text for key, text in changes.items() if not MAY_CHANGE.fullmatch(key)]
+    if refused:
+        message = f"{run.path} was begun with other settings: {'; '.join(refused)}"
         raise ConfigError(message, hint=f"set them back, choose another run=PATH, or {OR_ANEW}")
 
     # 2. Compare the contents of the training and dev corpora. Without a manifest, accept the present contents.
@@ -198,16 +206,7 @@ def check_same_run(run: RunDirectory, config: Config, hashes: dict[str, str]) ->
     if other:
         message = f"the files of {', '.join(other)} are not those that {run.path} was begun with"
         raise DataError(message, hint=f"bring the old files back, choose another run=PATH, or {OR_ANEW}")
-
-
-def changed_settings(run: RunDirectory, config: Config) -> dict[str, str]:
-    """Return the settings that differ from those of the run, by name. Each value is text like "seed was 1, is 2"."""
-    before = dict(values(run.read_config()))
-    now = dict(values(config))
-    changes = {}
-    for key in differing(before, now):
-        changes[key] = f"{key} was {before.get(key, '-')}, is {now.get(key, '-')}"
-    return changes
+    return list(changes.values())
 
 
 def differing(before: dict[str, str], now: dict[str, str]) -> list[str]:
@@ -245,8 +244,8 @@ def train(session: Session, *, n_replicas: int | None = 1) -> Progress:
         with ranks_joined():
             if trainer.finished():
                 log.info("%s is finished: %s", run.path, ending(settings, progress, n_batches))
-                if changes := changed_settings(run, session.config):
-                    log.warning("the training is finished, so changes have no effect: %s", "; ".join(changes.values()))
+                if session.changes:
+                    log.warning("the training is finished, so changes have no effect: %s", "; ".join(session.changes))
                 return progress
             run.write_config(session.config)
             if resumed:
