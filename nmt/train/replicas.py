@@ -29,6 +29,11 @@ from nmt.train.signals import SIGNALS
 METHOD = "fork" if sys.platform == "linux" and not torch.cuda.is_available() else "spawn"
 
 
+def n_threads_each(n: int) -> int:
+    """Return the number of torch threads of each of `n` replicas."""
+    return max(torch.get_num_threads() // n, 1)
+
+
 class Replicas:
     """The `n` replicas of a model. The first replica is the model itself.
 
@@ -39,7 +44,7 @@ class Replicas:
     def __init__(self, model: nn.Module, n: int = 1) -> None:
         self.model, self.n = model, n
         self.n_torch_threads = torch.get_num_threads()  # threads of the optimizer and of validations
-        self.n_torch_threads_each = max(self.n_torch_threads // n, 1)
+        self.n_torch_threads_each = n_threads_each(n)
         self.trained = [p for p in model.parameters() if p.requires_grad]
         if n > 1:
             for parameter in model.parameters():

@@ -32,6 +32,7 @@ from nmt.train.plan import fit_sizes, fit_validation, with_unset
 from nmt.train.plan_decoding import fit_limit, fit_sentences
 from nmt.train.preparation import TrainingText, read_corpus, sample
 from nmt.train.progress import OR_ANEW, Progress, ending
+from nmt.train.replicas import n_threads_each
 from nmt.train.report import clock
 
 log = logging.getLogger("nmt")
@@ -269,13 +270,13 @@ def check_replicas(n: int, device: torch.device) -> None:
 
 
 def log_training(session: Session, progress: Progress, n_replicas: int) -> None:
-    """Log the sizes of the corpora and the model, the device, and the number of replicas."""
+    """Log the sizes of the corpora and the model, the device, and the numbers of replicas and threads."""
     data, model = session.data, session.model
     n_steps = math.ceil(data.n_batches / session.config.train.accumulate)
     sizes = f"{data.n_epoch_pairs} pairs, {n_steps} steps an epoch, {model.n_parameters / 1e6:.2f}M parameters"
     precision = "bf16" if progress.bf16 else "fp32"
-    n_processes = n_ranks() * n_replicas
-    log.info("%s: %s, %s on %s, replicas: %d", session.run.path, sizes, precision, model.device, n_processes)
+    processes = f"replicas: {n_ranks() * n_replicas}, threads of each: {n_threads_each(n_replicas)}"
+    log.info("%s: %s, %s on %s, %s", session.run.path, sizes, precision, model.device, processes)
     warn_if_tokenized([pair.target for pair in session.corpus.dev], "dev lines")
 
 

@@ -106,6 +106,7 @@ def test_epochs_end_with_their_last_batch(corpus: Path, caplog: pytest.LogCaptur
     assert progress.step == len(batches)
     assert (progress.epoch, progress.batch) == (2, 0)
     assert progress.n_tokens == sum(batch.n_target_tokens for batch in batches)
+    assert " on cpu, replicas: 1, threads of each: 1" in caplog.text
     # The same command has nothing to do.
     assert run_training(config).step == progress.step
     assert caplog.messages[-1].endswith(": ended by train.max_epochs=2: raise the value to go on")
