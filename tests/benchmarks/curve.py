@@ -31,7 +31,8 @@ PEER = "train.optimizer=adamw", "train.lr=2e-3", "train.warmup=400", *SMALL_BATC
 ADAMW = "train.optimizer=adamw", "train.lr=2e-3"
 MARIAN_RATE = "train.lr=2e-3", "train.warmup=400"
 LEFT, RIGHT, TOP, BOTTOM = 40, 590, 30, 360  # of the curves, in pixels
-COLORS = "#0b6bcb", "#12805c", "#b45309", "#9d2bb0", "#6b7280"  # contrast of at least 4 with white and with black
+# One for each contestant, with a contrast of at least 4 with white and with black.
+COLORS = "#0c6ed0", "#12805c", "#b45309", "#ab42c0", "#6b7280", "#d32f3a", "#6f7300"
 HEAD = f"""\
 <svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 880 400" role="img">
 <title>Dev BLEU over minutes of training</title>
@@ -208,7 +209,7 @@ def svg(curves: Mapping[str, Curve], minutes: float) -> str:
         lines.append(f'<text x="{x_of(minute)}" y="{BOTTOM + 18}" text-anchor="middle">{minute}</text>')
 
     # 2. The curves.
-    for number, (name, color) in enumerate(zip(best_first, COLORS, strict=False)):
+    for number, (name, color) in enumerate(zip(best_first, itertools.cycle(COLORS), strict=False)):
         path = ""
         for point in curves[name]:
             path += f" {x_of(point.minutes):.1f},{y_of(point.bleu):.1f}"

@@ -65,6 +65,12 @@ def test_a_curve_has_the_best_dev_bleu_by_each_minute(tmp_path: Path, monkeypatc
     assert (best["1 min"], best["2 min"]) == (7.0, 9.0)
 
 
+def test_every_contestant_has_a_curve() -> None:
+    curves = {name: [curve.Point(1.0, 5.0)] for name in "1234567"}
+    picture = curve.svg(curves, 1.0)
+    assert picture.count("<polyline") == len(set(curve.COLORS)) == 7
+
+
 @pytest.fixture
 def contest(five_run: FiveRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> decoding.Contest:
     monkeypatch.setattr(decoding, "KINDS", ["int8"])
