@@ -93,7 +93,10 @@ $(TEXT)/train.%: $(TEXT)/settings
 	@set -e; for file in $$(sed -n 's/^data\.train\.$*=//p' $<); do \
 	gzip -dcf "$$file" > $@.file; awk 1 $@.file; done > $@.new; rm $@.file; mv $@.new $@
 
+# Languages that are not known are not compared: they are written as ''.
 $(SAMPLED): $(TEXT)/train.target $(REVERSE)/model.safetensors
+	@! $(BIN)/nmt info $(REVERSE) | grep -qxF "$$(grep "^languages: [^']*$$" $(TEXT)/settings || echo unknown)" || { \
+	echo "make student: error: $(REVERSE) translates as $(RUN) does; REVERSE is a run of the other direction" >&2; exit 2; }
 	$(BIN)/nmt translate --resume --sample --top-p 0.95 -m $(REVERSE) -i $< -o $@
 
 $(TEXT)/%.taught: $(TEXT)/%.source $(RUN)/model.safetensors

@@ -113,6 +113,12 @@ def test_a_reverse_run_samples_more_sources_for_the_teacher(student: Student) ->
     assert f"target: [{text}/train.taught, {sampled}.taught]" in done.stdout
 
 
+def test_a_reverse_run_of_the_same_direction_is_one_line(student: Student) -> None:
+    done = student.make(f"REVERSE={student.teacher}")
+    assert f"make student: error: {student.teacher} translates as {student.teacher} does;" in done.stderr
+    assert student.calls() == ["info"]
+
+
 def test_settings_go_to_the_training(student: Student) -> None:
     settings = load_config(student.run / "config.yaml").train
     assert settings.max_steps == 2
