@@ -24,6 +24,7 @@ import regex
 
 from nmt.documents.accelerators import without_accelerator
 from nmt.documents.markup import Match
+from nmt.documents.memories import stripped
 from nmt.errors import OutputError
 from nmt.files import WRITE_HINT, cached
 from nmt.text.directives import directive_faults, numbered
@@ -188,7 +189,8 @@ class Matches(Step):
         prepared = []
         for unit in units:
             text = unit.text.strip()
-            found = [best_match(text, index, unit.context) for index in self.memory]
+            context = stripped(unit.context)  # contexts in the index have no line breaks
+            found = [best_match(text, index, context) for index in self.memory]
             match = max(filter(None, found), key=lambda match: match.similarity, default=None)
             # Do not take a match for a unit with a prefix, which no match has, or a match with other placeholders.
             is_near = match and match.similarity >= self.least

@@ -127,12 +127,13 @@ def test_the_best_match_of_several_memories_is_taken(tmp_path: Path, memory: str
     assert second.text == BONJOUR
 
 
-CONTEXTS = {"menu": "Ouvrir", "state": "Ouvert", "": "Ouvre", "verb": "Ouvert"}  # the memory lacks the last one
+# The memory lacks the context "verb".
+CONTEXTS = {"menu": "Ouvrir", "state": "Ouvert", "two\nlines": "Ouverte", "": "Ouvre", "verb": "Ouvert"}
 
 
 @pytest.mark.parametrize("context", CONTEXTS)
 def test_of_equal_units_the_one_with_the_context_of_the_text_is_taken(context: str, tmp_path: Path) -> None:
-    index = indexed(tmp_path, ("Open", "Ouvre"), MENU, STATE)
+    index = indexed(tmp_path, ("Open", "Ouvre"), ("Open", "Ouverte", "two\nlines"), MENU, STATE)
     options = TRANSLATOR.with_options(memory=[index])
     unit = Unit(1, "Open", context=context)
     (translation,) = TRANSLATOR.translate_lines([unit], options)
