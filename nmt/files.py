@@ -150,6 +150,11 @@ def atomic_write(path: Path, content: bytes | str) -> None:
         file.write(content)
 
 
+def write_json(path: Path, content: object) -> None:
+    """Replace the content of a file by a value as JSON, atomically."""
+    atomic_write(path, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
+
+
 def append_whole(path: Path, content: bytes) -> None:
     """Append all of `content` to a file. If the disk has no room for it, append nothing and raise OutputError."""
     writing = os_errors_as(OutputError, f"write {path}", hint="check the disk")

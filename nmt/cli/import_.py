@@ -45,7 +45,6 @@ def import_(
     from nmt.interchange.marian_import import read_marian, unzipped_model
 
     name = model if revision is None else f"{model}@{revision}"
-    languages = {"source_lang": source_lang, "target_lang": target_lang, "target_tag": target_tag}
     with contextlib.ExitStack() as stack:
         path = Path(model)
         if path.suffix == ".zip" and path.is_file() and revision is None:
@@ -53,5 +52,14 @@ def import_(
         else:
             directory = model_directory(model, revision)
         read = read_marian if any(directory.glob("*.npz")) else read_huggingface
-        import_model(read(directory), output, name=name, positions=positions or "", dev=dev, **languages)
+        import_model(
+            read(directory),
+            output,
+            name=name,
+            source_lang=source_lang,
+            target_lang=target_lang,
+            target_tag=target_tag,
+            positions=positions or "",
+            dev=dev,
+        )
     log.info("written to %s; next: nmt translate -m %s", output, output)

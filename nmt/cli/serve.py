@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 PACKAGES = (
     "fastapi",
-    "langcodes",
     "language_data",
     "markdown_it",
     "mdit_py_plugins",

@@ -7,7 +7,6 @@ pairs. If the engine measured it on each batch, a translation would depend on th
 The engine is not part of the export: npm installs it, and checks its hash.
 """
 
-import json
 import shutil
 from array import array
 from collections.abc import Mapping
@@ -22,7 +21,7 @@ from torch import Tensor, nn
 from torch.nn.modules.module import register_module_forward_pre_hook
 
 from nmt.config import languages_of
-from nmt.files import atomic_directory
+from nmt.files import atomic_directory, write_json
 from nmt.interchange import export, marian
 from nmt.interchange.huggingface import layer_names
 from nmt.model.transformer import Transformer
@@ -69,8 +68,7 @@ def to_browser(translator: Translator, path: Path) -> None:
             "vocabularies": names,
             "decode": translator.config.decode.model_dump(),
         }
-        config = json.dumps(settings)
-        (directory / "config.json").write_text(config)
+        write_json(directory / "config.json", settings)
         # 3. Copy the page.
         for file in PAGE:
             shutil.copy(file, directory)

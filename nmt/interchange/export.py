@@ -16,8 +16,8 @@ from nmt.model.base import Seq2Seq
 from nmt.model.transformer import Transformer
 from nmt.text import BOS, EOS, PAD, UNK
 from nmt.text.batches import pad_source
-from nmt.text.lines import Pair, iter_pairs
-from nmt.train.corpora import corpus_paths, training_corpora
+from nmt.text.lines import Pair
+from nmt.train.corpora import pairs_of, training_corpora
 from nmt.translate.translator import Translator
 
 CHECKED_LENGTHS = (1, 5, 20)  # lengths, in pieces, of the random pairs on which engines are compared
@@ -78,7 +78,7 @@ def training_pairs(translator: Translator) -> Iterator[Pair]:
         raise InputError("this export is made from the training text of a run", hint="give the run with -m")
     config = translator.run.read_config()
     for files in training_corpora(config).values():
-        yield from iter_pairs(*corpus_paths(config, files))
+        yield from pairs_of(config, files)
 
 
 def output_bias(model: Transformer) -> Tensor:

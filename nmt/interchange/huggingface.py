@@ -10,7 +10,6 @@ In both model classes, a sinusoid vector has all sines before all cosines. In ou
 Therefore the export permutes the D features of the residual stream, and of all matrices that read or write the stream.
 """
 
-import json
 import logging
 import warnings
 from collections.abc import Mapping
@@ -21,10 +20,10 @@ import torch
 from safetensors.torch import save
 from torch import Tensor, nn
 
-from nmt.config import Config, ModelSettings, language
+from nmt.config import Config, ModelSettings, languages_of
 from nmt.decode.engines.ctranslate2_engine import SUPPORTED
 from nmt.errors import NmtError
-from nmt.files import atomic_directory, atomic_write
+from nmt.files import atomic_directory, atomic_write, write_json
 from nmt.interchange import export
 from nmt.model.transformer import Transformer
 from nmt.text import BOS, EOS, PAD, UNK
@@ -128,8 +127,8 @@ def to_huggingface(translator: Translator, path: Path) -> None:
     with atomic_directory(path) as directory:
         # 1. Write the files.
         atomic_write(directory / "model.safetensors", save(weights(model), {"format": "pt"}))
-        _write_json(directory / "config.json", model_config(config.model, n_rows(model)))
-        _write_json(directory / "generation_config.json", generation_settings(translator, model))
+        write_json(directory / "config.json", model_config(config.model, n_rows(model)))
+        write_json(directory / "generation_config.json", generation_settings(translator, model))
         write_tokenizers(directory, translator.tokenizers, config)
         atomic_write(directory / "README.md", CARD.format(name=path.name))
 
@@ -141,10 +140,6 @@ def to_huggingface(translator: Translator, path: Path) -> None:
         check_pieces(translator, tokenizer)
         difference = check_log_probs(translator, model, loaded.eval())
     log.info("checked: pieces are the same, log-probabilities differ by at most %.1g nats", difference)
-
-
-def _write_json(file: Path, content: object) -> None:
-    atomic_write(file, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
 
 
 def model_config(settings: ModelSettings, vocab_size: int) -> dict[str, Any]:
@@ -274,25 +269,23 @@ def write_tokenizers(directory: Path, tokenizers: Tokenizers, config: Config) ->
     target = tokenizers.target
     (directory / "source.spm").write_bytes(without_vocabulary(source.model))
     (directory / "target.spm").write_bytes(without_vocabulary(target.model))
-    _write_json(directory / "vocab.json", vocabulary(source))
+    write_json(directory / "vocab.json", vocabulary(source))
     if not tokenizers.one_vocabulary:
-        _write_json(directory / "target_vocab.json", vocabulary(target))
+        write_json(directory / "target_vocab.json", vocabulary(target))
     pad, unk, bos, eos = source.pieces([PAD, UNK, BOS, EOS])
     special = {"pad_token": pad, "unk_token": unk, "bos_token": bos, "eos_token": eos}
-    languages = {
-        "source_lang": language(config.data, "source"),
-        "target_lang": language(config.data, "target"),
-    }
+    source_lang, target_lang = languages_of(config.data)
     settings = {
         "tokenizer_class": "MarianTokenizer",
         **special,
-        **languages,
+        "source_lang": source_lang,
+        "target_lang": target_lang,
         "separate_vocabs": not tokenizers.one_vocabulary,
         "model_max_length": config.model.max_positions,
         "split_special_tokens": True,  # the text "</s>" does not become EOS
         "clean_up_tokenization_spaces": False,
     }
-    _write_json(directory / "tokenizer_config.json", settings)
+    write_json(directory / "tokenizer_config.json", settings)
 
 
 def vocabulary(tokenizer: Tokenizer) -> dict[str, int]:

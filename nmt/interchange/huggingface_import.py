@@ -290,11 +290,6 @@ def read_weights(directory: Path, settings: HuggingFaceSettings) -> dict[str, Te
     return completed(path, weights, settings)
 
 
-def expected_shapes(settings: HuggingFaceSettings) -> dict[str, tuple[int, ...]]:
-    """Return the shapes of all weights, under all possible names."""
-    return shapes_of_layers(settings) | shapes_of_the_rest(settings, names_of_matrices(settings))
-
-
 def check_shape(path: Path, name: str, shape: tuple[int, ...], expected: Mapping[str, tuple[int, ...]]) -> None:
     """Raise ModelError if a weight is unknown, which means that nmt does not compute its part, or has another shape."""
     if shape != expected.get(name):
@@ -337,15 +332,15 @@ def names_of_matrices(settings: HuggingFaceSettings) -> dict[str, list[str]]:
     return {SOURCE_MATRIX: source_names, TARGET_MATRIX: target_names, OUTPUT_MATRIX: output_names}
 
 
-def shapes_of_the_rest(settings: HuggingFaceSettings, matrices: dict[str, list[str]]) -> dict[str, tuple[int, ...]]:
-    """Return the shapes of all weights outside of the layers, under all possible names."""
+def expected_shapes(settings: HuggingFaceSettings) -> dict[str, tuple[int, ...]]:
+    """Return the shapes of all weights, under all possible names."""
     positions = settings.max_position_embeddings, settings.d_model
-    shapes: dict[str, tuple[int, ...]] = {
+    shapes = shapes_of_layers(settings) | {
         "final_logits_bias": (1, settings.n_target),
         "model.encoder.embed_positions.weight": positions,
         "model.decoder.embed_positions.weight": positions,
     }
-    for matrix, names in matrices.items():
+    for matrix, names in names_of_matrices(settings).items():
         n_rows = settings.vocab_size if matrix == SOURCE_MATRIX else settings.n_target
         shapes |= dict.fromkeys(names, (n_rows, settings.d_model))
     return shapes

@@ -41,6 +41,7 @@ from nmt.files import (
     read_capped,
     sha256,
     sweep_temps,
+    write_json,
 )
 from nmt.text.lines import raw_lines, reading
 from nmt.text.tokenizer import MAX_MODEL_BYTES, Tokenizer, Tokenizers
@@ -142,8 +143,7 @@ class RunDirectory:
         return check_config(*read_yaml(self.config_file), str(self.config_file))
 
     def write_manifest(self, manifest: dict[str, Any]) -> None:
-        text = json.dumps(manifest, indent=2, ensure_ascii=False)
-        atomic_write(self.manifest_file, f"{text}\n")
+        write_json(self.manifest_file, manifest)
 
     def read_manifest(self) -> dict[str, Any]:
         """Return the manifest, or an empty dict if there is no manifest. Raises ModelError if the file is damaged."""
