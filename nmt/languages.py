@@ -68,6 +68,17 @@ def base_language(name: str) -> str:
     return langcodes.Language.get(langcodes.standardize_tag(code, macro=True)).language or ""
 
 
+def source_and_target(direction: str) -> tuple[str, str]:
+    """Return the source and the target language of a direction such as de-en. A single code is the target."""
+    source, _, target = direction.rpartition("-")
+    return source, target
+
+
+def target_of(direction: str) -> str:
+    """Return the target language of a direction such as de-en."""
+    return direction.rpartition("-")[2]
+
+
 def is_regional_chinese(name: str) -> bool:
     """Return whether a name means a Chinese language except Mandarin and Cantonese, such as Wu or Literary Chinese."""
     return script_of(name) in ("Hans", "Hant") and base_language(name) not in ("zh", "yue")

@@ -9,6 +9,7 @@ import typer
 from nmt.cli import options, streams
 from nmt.cli.streams import log
 from nmt.errors import InputError
+from nmt.languages import language_of_file, source_and_target
 
 if TYPE_CHECKING:
     from nmt.corpus.check import CheckReport
@@ -112,7 +113,7 @@ def corpora_of_config(
             corpus.target.extend(target)
     if "train" not in joined:
         raise InputError(f"{file} has no training pairs for {direction}", hint="name another direction with -l")
-    declared = direction.split("-") if direction else languages_of(config.data)
+    declared = source_and_target(direction) if direction else languages_of(config.data)
     return list(joined.values()), declared
 
 
@@ -120,10 +121,8 @@ def corpus_of_files(names: list[str], languages: str) -> tuple[list["CorpusFiles
     """Return a corpus of two files of text or of memories, and the languages that the file names declare."""
     from nmt.corpus.reading import CorpusFiles
     from nmt.documents.memories import corpus_files, is_memory
-    from nmt.languages import language_of_file
 
     if languages and not is_memory(Path(names[0])):
         raise InputError("-l chooses a direction of a config or the languages of a memory", hint="leave it out")
-    source, _, target = languages.rpartition("-")  # a single code is the target
-    sources, targets = corpus_files(list(map(Path, names)), (source, target))
+    sources, targets = corpus_files(list(map(Path, names)), source_and_target(languages))
     return [CorpusFiles("corpus", sources, targets)], (language_of_file(sources[0]), language_of_file(targets[0]))

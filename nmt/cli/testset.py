@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from nmt.cli import options, streams
 from nmt.errors import InputError
+from nmt.languages import source_and_target
 
 if TYPE_CHECKING:
     from nmt.config import Config
@@ -48,8 +49,7 @@ def read_test_set(
         raise InputError(f"{src} is a memory, which has its own references", hint="leave --ref out")
     if src and not ref:
         config = translator.config if translator else next(iter(configs), None)
-        source, _, target = languages.rpartition("-")
-        known = languages_of(config.data) if config else (source, target)
+        known = languages_of(config.data) if config else source_and_target(languages)
         (src,), ref = text_files([src], known)
     # 1. Read the lines.
     if ref:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from nmt.config.listing import languages_of
 from nmt.config.schema import Data, is_meant
 from nmt.errors import ConfigError
+from nmt.languages import source_and_target
 
 
 def chosen_direction(data: Data, targets: Sequence[str], languages: str) -> str:
@@ -36,7 +37,7 @@ def chosen_direction(data: Data, targets: Sequence[str], languages: str) -> str:
         raise ConfigError(message, hint="leave out -l")
 
     # Check that training had the given languages.
-    source, _, target = languages.rpartition("-")
+    source, target = source_and_target(languages)
     sources = {direction.partition("-")[0] for direction in known}
     if target not in targets or (source and known and source not in sources):
         hint = f"it translates {', '.join(known or targets):.200}"

@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple, get_args, get_origin
 from pydantic import BaseModel
 
 from nmt.config.schema import Config, Data, Files, ModelPart, plain
-from nmt.languages import language_of_file
+from nmt.languages import language_of_file, source_and_target
 
 DOWNLOADS = Path("data", "downloads")  # directory of downloaded corpora, relative to the working directory
 BESIDE = Path("..", "shared", "data")  # directory of corpora that several checkouts of the project share
@@ -148,7 +148,7 @@ def languages_of(data: Data) -> tuple[str, str]:
 def language_of_side(files: Files, side: Side) -> str:
     """Return the language code of a side, from the direction of the corpus or from its file name."""
     if files.languages:
-        source, _, target = files.languages.partition("-")
+        source, target = source_and_target(files.languages)
         return source if side == "source" else target
     paths = files.source if side == "source" else files.target
     return language_of_file(Path(paths[0])) if paths else ""

@@ -7,6 +7,8 @@ from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler
 from pydantic.functional_validators import AfterValidator, BeforeValidator, model_validator
 from pydantic_core import PydanticCustomError
 
+from nmt.languages import source_and_target, target_of
+
 MAX_NAME_BYTES, MAX_PATH = 255, 3_000  # maximum lengths of a name (bytes) and of a path (characters)
 LANGUAGE = re.compile(r"([a-zA-Z]{2,8}|x-[a-zA-Z0-9]{1,8})([-_][a-zA-Z0-9]{1,8})*")
 CODE = "[a-zA-Z]{2,8}(_[a-zA-Z0-9]{1,8})*"  # a language code in a direction such as de-en; it has no dash
@@ -50,11 +52,6 @@ def check_direction(languages: str) -> str:
     if not re.fullmatch(f"({CODE}-{CODE})?", languages):
         raise PydanticCustomError("direction", "Input should be two language codes such as de-en or eng-zho_Hans")
     return languages
-
-
-def target_of(direction: str) -> str:
-    """Return the target language of a direction such as de-en."""
-    return direction.rpartition("-")[2]
 
 
 def is_meant(direction: str, languages: str) -> bool:
@@ -355,7 +352,7 @@ class Config(Section):
 
         It has only the corpora of this direction. If no training corpus fits, the first one is kept.
         """
-        source, _, target = languages.rpartition("-")
+        source, target = source_and_target(languages)
         changes: dict[str, Any] = {"source_lang": source, "target_lang": target, "target_tag": target}
         changes["temperature"] = 1.0  # there is only one training corpus
         # A config must have a training corpus.

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from nmt.errors import DataError
 from nmt.files import atomic_writer
 from nmt.text.corpus_files import digests_of
-from nmt.text.lines import Pair, is_blank, iter_pairs
+from nmt.text.lines import Pair, iter_pairs
 from nmt.text.permutation import hold_out, shuffled
 from nmt.text.syntaxes import CODE
 
@@ -73,7 +73,7 @@ def split_corpus(source: Sequence[Path], target: Sequence[Path], directory: Path
 def keys_of_pair(pair: Pair) -> tuple[bool, int, int]:
     """Return an element of `KEYS` for a pair. A digest is computed from the key of a sentence, see `key_of`."""
     source_key, target_key = digests_of([key_of(pair.source), key_of(pair.target)]).tolist()
-    return not (is_blank(pair.source) or is_blank(pair.target)), source_key, target_key
+    return pair.has_text, source_key, target_key
 
 
 def choose_parts(source_keys: NDArray[np.uint64], target_keys: NDArray[np.uint64]) -> NDArray[np.int_]:

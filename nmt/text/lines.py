@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from nmt.errors import DataError, os_errors_as
+from nmt.languages import target_of
 from nmt.text.vocabulary import tag_of
 
 log = logging.getLogger("nmt")
@@ -38,6 +39,11 @@ class Pair:
     languages: str = ""  # the direction, such as de-en; empty if all pairs have the same direction
 
     @property
+    def has_text(self) -> bool:
+        """Whether no side is blank."""
+        return not (is_blank(self.source) or is_blank(self.target))
+
+    @property
     def tagged_source(self) -> str:
         """The source as a model reads it.
 
@@ -45,7 +51,7 @@ class Pair:
         """
         if not self.languages:
             return self.source
-        return tag_of(self.languages.partition("-")[2]) + self.source
+        return tag_of(target_of(self.languages)) + self.source
 
 
 def decode_lines(stream: Iterable[bytes], name: str, *, strict: bool = False) -> Iterator[str]:

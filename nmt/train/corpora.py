@@ -8,6 +8,7 @@ from pathlib import Path
 from nmt.config import Config, Files, data_root, languages_of
 from nmt.corpus.catalog import CORPORA, command
 from nmt.errors import DataError
+from nmt.languages import source_and_target
 from nmt.run.directory import hash_files
 from nmt.text.corpus_files import SIDES, Pairs
 from nmt.text.lines import Pair, iter_pairs
@@ -64,7 +65,7 @@ def corpus_paths(config: Config, files: Files) -> tuple[list[Path], list[Path]]:
 
 def corpus_languages(config: Config, files: Files) -> Sequence[str]:
     """Return the source language and the target language of a corpus."""
-    return files.languages.split("-") if files.languages else languages_of(config.data)
+    return source_and_target(files.languages) if files.languages else languages_of(config.data)
 
 
 def pairs_of(config: Config, files: Files) -> Iterator[Pair]:

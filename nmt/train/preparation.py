@@ -22,7 +22,7 @@ from nmt.errors import DataError
 from nmt.files import cached, write_json
 from nmt.text import corpus_files, glossary, permutation, placeholders
 from nmt.text.corpus_files import SIDES, CorpusRange, Pairs, RaggedArray
-from nmt.text.lines import Pair, is_blank
+from nmt.text.lines import Pair
 from nmt.text.permutation import Digests
 from nmt.train.corpora import corpus_hashes, mixture_of, named, pairs_of, training_corpora
 from nmt.train.plan import CorpusSize, clamp
@@ -109,7 +109,7 @@ def write_corpus(config: Config, directory: Path) -> None:
         read: list[Pair] = []
         for name in dev_names:
             read += held_out[name]
-        dev = [pair for pair in read if not (is_blank(pair.source) or is_blank(pair.target))]
+        dev = [pair for pair in read if pair.has_text]
         n_blank = len(read) - len(dev)
         if n_blank:
             notes.append(f"{n_blank} pairs of dev blank on a side left out")

@@ -15,6 +15,7 @@ from nmt.decode.engines.torch_engine import TorchEngine
 from nmt.distributed import gather_items, mine, summed
 from nmt.errors import ModelError
 from nmt.evaluate import Score, choose_settings, readable, score
+from nmt.languages import target_of
 from nmt.model.base import Seq2Seq
 from nmt.text.batches import pair_batches
 from nmt.text.lines import Pair
@@ -131,7 +132,7 @@ def scores_by_direction(dev: Sequence[Pair], hypotheses: Sequence[str], config: 
     # 2. Score each direction.
     scores = {}
     for languages, lines in references.items():
-        target = languages.partition("-")[2] or language(config.data, "target")
+        target = target_of(languages) or language(config.data, "target")
         settings = choose_settings(target, [lines])
         scores[languages] = score(translations[languages], [lines], settings=settings)
     return scores

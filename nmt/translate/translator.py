@@ -17,6 +17,7 @@ from nmt.config import Config, chosen_direction, language
 from nmt.decode.options import Engine, NBest, RunningSearch, SearchRequest
 from nmt.documents.markup import STAND_IN, STAND_IN_RUN
 from nmt.errors import ConfigError, InputError
+from nmt.languages import target_of
 from nmt.run.directory import RunDirectory
 from nmt.text import EOS
 from nmt.text.lines import Pause
@@ -71,7 +72,7 @@ class Translator:
         languages = chosen_direction(self.config.data, source.targets, languages)
         if not languages:
             return self
-        tokenizers = Tokenizers(replace(source, target_tag=languages.rpartition("-")[2]), target)
+        tokenizers = Tokenizers(replace(source, target_tag=target_of(languages)), target)
         return Translator(self.engine, tokenizers, self.config.direction(languages), self.run, self.progress)
 
     def directions(self) -> list["Translator"]:
