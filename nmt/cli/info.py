@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from nmt.cli import options, streams
+from nmt.cli import streams
 from nmt.processes import prepare_torch
 
 
@@ -22,8 +22,9 @@ def info(
     """
     prepare_torch()
     from nmt.insight.info import as_text, information
+    from nmt.run.directory import newest_run
 
-    facts = information(model or options.newest_run())
+    facts = information(model or newest_run())
     if as_json:
         streams.print_json(facts)
     else:

@@ -10,7 +10,7 @@ import typer
 
 from nmt.cli.streams import log
 from nmt.decode import EngineName, Precision
-from nmt.errors import InputError, ModelError
+from nmt.errors import InputError
 
 if TYPE_CHECKING:
     from nmt.translate.translator import Translator
@@ -118,21 +118,13 @@ def indexes_of(memory: list[Path] | None, translator: "Translator") -> list[str]
     return [str(index_of(*memory_files(memory, languages_of(translator.config.data))))]
 
 
-def newest_run() -> Path:
-    """Return the run under runs/ with the newest model file. Raises ModelError if there is no model."""
-    from nmt.run.directory import newest_model
-
-    newest = newest_model()
-    if newest is None:
-        raise ModelError("no model under runs/", hint="train one with `nmt train CONFIG`, or name one")
-    return newest.parent
-
-
 def model_paths(named: Path | list[Path] | None, *, always_log: bool = False) -> list[Path]:
     """Return the paths after -m. Without -m, return the path in $NMT_MODEL or the newest run.
 
     The newest run is always logged. The other paths are logged only with `always_log`.
     """
+    from nmt.run.directory import newest_run
+
     # 1. Find the models.
     from_environment = os.environ.get("NMT_MODEL")
     if not named and from_environment:

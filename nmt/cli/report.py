@@ -19,9 +19,9 @@ def report(
     their axes.
     """
     from nmt.insight.report import as_page, read_report
-    from nmt.run.directory import RunDirectory
+    from nmt.run.directory import RunDirectory, newest_run
 
-    runs = runs or [options.newest_run()]
+    runs = runs or [newest_run()]
     page = Path("report.html") if len(runs) > 1 else RunDirectory(runs[0]).report_file
     reports = list(map(read_report, runs))
     streams.write_text(output or page, as_page(reports), show=open_page)

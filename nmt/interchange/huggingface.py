@@ -265,8 +265,7 @@ def permuted(ours: str, weight: Tensor, bias: Tensor, order: Tensor) -> tuple[Te
 def write_tokenizers(directory: Path, tokenizers: Tokenizers, config: Config) -> None:
     """Write the files from which transformers loads a MarianTokenizer."""
     # MarianTokenizer reads vocabularies from JSON files, so remove them from the SentencePiece models.
-    source = tokenizers.source
-    target = tokenizers.target
+    source, target = tokenizers
     (directory / "source.spm").write_bytes(without_vocabulary(source.model))
     (directory / "target.spm").write_bytes(without_vocabulary(target.model))
     write_json(directory / "vocab.json", vocabulary(source))

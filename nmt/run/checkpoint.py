@@ -140,8 +140,11 @@ def save_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
     if not checkpoint.tokenizers.joint:
         tensors["tokenizer.target"] = _as_tensor(target.model)
     # 2. Make the header with its hashes, and write the file.
-    header: dict[str, Any] = {"format_version": FORMAT_VERSION, "config": without_paths(checkpoint.config)}
-    header["progress"] = checkpoint.progress
+    header = {
+        "format_version": FORMAT_VERSION,
+        "config": without_paths(checkpoint.config),
+        "progress": checkpoint.progress,
+    }
     if source.learned is not None:
         header["learned_characters"] = source.learned
     header["header_sha256"] = hash_of(header)
@@ -266,8 +269,13 @@ def _tokenizers_of(serialized: Mapping[str, Tensor], config: Config, learned: st
         raise ConfigError("'tokenizer.source' is missing")
     source = serialized["tokenizer.source"]
     target = serialized.get("tokenizer.target", source)  # missing if both sides have the same tokenizer
-    options = config.data.model_dump(include={"nfkc_source", "target_tag"})
-    tokenizers = Tokenizers.from_models(_as_bytes(source), _as_bytes(target), learned=learned, **options)
+    tokenizers = Tokenizers.from_models(
+        _as_bytes(source),
+        _as_bytes(target),
+        nfkc_source=config.data.nfkc_source,
+        target_tag=config.data.target_tag,
+        learned=learned,
+    )
     if config.tokenizer.joint and not tokenizers.one_vocabulary:
         raise ConfigError("tokenizer.joint=true, but there are two vocabularies")
     return tokenizers

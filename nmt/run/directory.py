@@ -294,19 +294,27 @@ def model_file(path: Path) -> Path:
     return file
 
 
-def newest_model() -> Path | None:
-    """Return the model file under runs/ that was written last, or None if there is no model file."""
+def newest_run() -> Path:
+    """Return the run under runs/ with the newest model file. Raises ModelError if there is no model."""
     files = [file for file in Path("runs").glob("**/model.safetensors") if file.is_file()]
-    return max(files, key=lambda file: file.stat().st_mtime_ns, default=None)
+    if not files:
+        raise ModelError("no model under runs/", hint="train one with `nmt train CONFIG`, or name one")
+    return max(files, key=lambda file: file.stat().st_mtime_ns).parent
 
 
 def new_manifest(data_hashes: dict[str, str], n_pairs: dict[str, int], seed: int) -> dict[str, Any]:
     """Return the manifest of a new run: its command, data, seed and versions."""
-    manifest: dict[str, Any] = {"command": sys.argv, "started": time.strftime("%Y-%m-%dT%H:%M:%S%z")}
-    manifest |= {"seed": seed, "data": data_hashes, "n_pairs": n_pairs}
-    manifest |= {"python": platform.python_version(), "machine": platform.platform()}
-    manifest["versions"] = {name: _version(name) for name in PACKAGES}
-    return manifest
+    versions = {name: _version(name) for name in PACKAGES}
+    return {
+        "command": sys.argv,
+        "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+        "seed": seed,
+        "data": data_hashes,
+        "n_pairs": n_pairs,
+        "python": platform.python_version(),
+        "machine": platform.platform(),
+        "versions": versions,
+    }
 
 
 def _version(package: str) -> str:

@@ -163,8 +163,9 @@ def find_tokenizers(config: Config, corpus: TrainingText, start: Start | None) -
         return train_tokenizers(config, corpus.train)
     # Use the pieces of the checkpoint, but the normalization and the tag of this config.
     source, target = start.checkpoint.tokenizers
-    options = config.data.model_dump(include={"nfkc_source", "target_tag"})
-    return Tokenizers.from_models(source.model, target.model, **options)
+    return Tokenizers.from_models(
+        source.model, target.model, nfkc_source=config.data.nfkc_source, target_tag=config.data.target_tag
+    )
 
 
 def with_learned(tokenizers: Tokenizers, start: Start | None, source: RaggedArray) -> Tokenizers:
