@@ -17,7 +17,7 @@ import struct
 import tempfile
 import time
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from io import BufferedReader
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -166,8 +166,11 @@ def append_whole(path: Path, content: bytes) -> None:
 
 
 @contextlib.contextmanager
-def atomic_directory(path: Path) -> Iterator[Path]:
-    """Make a temporary directory and yield its path. If the block succeeds, the directory replaces `path`."""
+def atomic_directory(path: Path, *, kept: Sequence[str] = ()) -> Iterator[Path]:
+    """Make a temporary directory and yield its path. If the block succeeds, the directory replaces `path`.
+
+    The files and directories in `kept` are moved from the old directory to the new one.
+    """
     path = Path(os.path.realpath(path))
     temp = _beside(path, TEMP_MARK)
     old = _beside(path, OLD_MARK)
@@ -185,6 +188,9 @@ def atomic_directory(path: Path) -> Iterator[Path]:
                 shutil.rmtree(old, ignore_errors=True)
                 path.rename(old)
             temp.rename(path)
+            for name in kept:
+                if (old / name).exists():
+                    (old / name).rename(path / name)
             sync(path.parent)
             sweep_temps(path.parent, path.name, OLD_MARK)  # not earlier: an old directory may be the only copy
     finally:

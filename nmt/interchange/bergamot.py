@@ -35,7 +35,7 @@ PAGE = [  # files that are copied
     PACKAGE / "insight/pages/base.css",
     PACKAGE / "serve/pages/serve.css",
 ]
-FILES = {"config.json", "model.bin", "node_modules", "vocab.spm", "source.spm", "target.spm"}  # other files
+FILES = {"config.json", "model.bin", "vocab.spm", "source.spm", "target.spm"}  # other files
 N_PAIRS = 500  # number of training pairs on which the inputs of matrix products are measured
 MULTIPLES = range(0, 1_000_000, 64)
 SUPPORTED_BY_BERGAMOT = marian.SUPPORTED_BY_MARIAN | {"d_model": MULTIPLES, "d_ff": MULTIPLES}
@@ -55,7 +55,7 @@ def to_browser(translator: Translator, path: Path) -> None:
     export.check_replaceable(path, files, ["package.json", "model.bin"], "bergamot-translator")
     model = export.exportable_model(translator, "Bergamot's engine", SUPPORTED_BY_BERGAMOT, unset=marian.UNSET)
     multipliers = activation_multipliers(translator, model)
-    with atomic_directory(path) as directory:
+    with atomic_directory(path, kept=export.KEPT) as directory:
         # 1. Write the tokenizers. The engine needs a multiple of 8 pieces. The added ones are banned, as PAD is.
         names, tokens = marian.write_tokenizers(translator.tokenizers, directory)
         for ids in tokens:

@@ -71,7 +71,7 @@ def to_ctranslate2(
     export.check_replaceable(path, FILES, ["config.yaml", "model.bin"], "tokenizer:")
     model = export.exportable_model(translator, "CTranslate2", SUPPORTED)
     tokenizers = translator.tokenizers
-    with atomic_directory(path) as directory:
+    with atomic_directory(path, kept=export.KEPT) as directory:
         # 1. Write the files that nmt reads.
         run = RunDirectory(directory)
         run.write_config(translator.config)

@@ -21,13 +21,14 @@ from nmt.train.corpora import pairs_of, training_corpora
 from nmt.translate.translator import Translator
 
 CHECKED_LENGTHS = (1, 5, 20)  # lengths, in pieces, of the random pairs on which engines are compared
+KEPT = ("node_modules", "report.html")  # what npm and `nmt report` put beside an export stays when it is replaced
 BAN = -1e4  # bias of tokens that are never generated: exp(BAN) is 0, and float16 can represent BAN
 
 
 def check_replaceable(path: Path, names: Collection[str], needed: Sequence[str], words: str) -> None:
     """Raise InputError if `path` exists and is neither an empty directory nor an export of ours.
 
-    An export has all files in `needed`, only files in `names`, and the text `words` in the file `needed[0]`.
+    An export has all files in `needed`, only files in `names` and `KEPT`, and the text `words` in the file `needed[0]`.
     """
     real = Path(os.path.realpath(path))  # unlike `Path.resolve`, `realpath` accepts a loop of links
     if real == Path.cwd() or path.is_mount():
@@ -40,7 +41,7 @@ def check_replaceable(path: Path, names: Collection[str], needed: Sequence[str],
         present = {entry.name for entry in path.iterdir()}
         if not present:
             return
-        if set(needed) <= present <= {*names, "report.html"}:  # `nmt report` writes that page beside a model
+        if set(needed) <= present <= {*names, *KEPT}:
             with os_errors_as(InputError, f"read {path / needed[0]}", hint="name another directory"):
                 content = read_capped(path / needed[0], 1_000_000)
             if words.encode() in content:

@@ -124,7 +124,7 @@ def to_huggingface(translator: Translator, path: Path) -> None:
     # Import transformers before the directory is made: a signal during an import ends the process without cleanup.
     transformers = import_transformers()
     config = translator.config
-    with atomic_directory(path) as directory:
+    with atomic_directory(path, kept=export.KEPT) as directory:
         # 1. Write the files.
         atomic_write(directory / "model.safetensors", save(weights(model), {"format": "pt"}))
         write_json(directory / "config.json", model_config(config.model, n_rows(model)))

@@ -131,7 +131,7 @@ def to_marian(translator: Translator, path: Path) -> None:
     export.check_replaceable(path, FILES, ["decoder.yml", "model.npz"], "model.npz")
     model = export.exportable_model(translator, "Marian", SUPPORTED_BY_MARIAN, unset=UNSET)
     decode = translator.config.decode
-    with atomic_directory(path) as directory:
+    with atomic_directory(path, kept=export.KEPT) as directory:
         (source, target), tokens = write_tokenizers(translator.tokenizers, directory)
         np.savez(directory / "model.npz", **arrays(model, *tokens))  # type: ignore[arg-type]
         search = DECODER_YML.format(source=source, target=target, beam=decode.beam, alpha=decode.alpha)

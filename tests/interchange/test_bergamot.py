@@ -224,10 +224,11 @@ def test_a_model_without_training_text_is_refused(tmp_path: Path) -> None:
 def test_the_command_replaces_an_export_and_nothing_else(tmp_path: Path) -> None:
     run = run_of(tmp_path)
     out = tmp_path / "out"
-    for _ in range(2):
+    for name in "ab":
         done = run_nmt("export", "-m", run, "--to", "browser", "-o", out)
         assert done.returncode == 0
-        (out / "node_modules").mkdir()
+        (out / "node_modules" / name).mkdir(parents=True)
+    assert (out / "node_modules" / "a").exists()
     (out / "mine.txt").write_text("a")
     again = run_nmt("export", "-m", run, "--to", "browser", "-o", out)
     one_clear_error(again, 2, "exists and is not an export")
