@@ -26,22 +26,29 @@ def children(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> mock.Mock:
     return counted
 
 
-def test_unknown_tokenizers_are_checked(children: mock.Mock, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    model = train_tokenizer(LINES, TokenizerSettings(vocab_size=300))
+@pytest.fixture
+def model(children: mock.Mock) -> bytes:
+    """A tokenizer that nmt has trained, with the cache of `children`."""
+    return train_tokenizer(LINES, TokenizerSettings(vocab_size=300))
+
+
+def test_unknown_tokenizers_are_checked(
+    model: bytes, children: mock.Mock, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "of another"))  # where the model is unknown
     Tokenizer(model)
     Tokenizer(model)
     assert children.call_count == 1
 
 
-def test_a_tokenizer_that_nmt_has_trained_needs_no_check(children: mock.Mock) -> None:
-    model = train_tokenizer(LINES, TokenizerSettings(vocab_size=300))
+def test_a_tokenizer_that_nmt_has_trained_needs_no_check(model: bytes, children: mock.Mock) -> None:
     Tokenizer(model)
     assert not children.called
 
 
-def test_an_unsafe_cache_is_not_trusted(children: mock.Mock, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    model = train_tokenizer(LINES, TokenizerSettings(vocab_size=300))
+def test_an_unsafe_cache_is_not_trusted(
+    model: bytes, children: mock.Mock, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     (tmp_path / "cache" / "nmt").chmod(0o777)  # others could mark a file as checked there
     Tokenizer(model)
     Tokenizer(model)

@@ -252,14 +252,12 @@ def test_info_names_the_languages(run: Path) -> None:
     assert "languages: [src-up, src-back]" in out_lines(run_in(run, "info model.safetensors"))
 
 
-def test_an_export_of_all_languages_lets_the_user_choose(run: Path, tmp_path: Path) -> None:
-    err_lines(run_in(run, f"export -m . --to ctranslate2 -o {tmp_path}/all"))
-    assert out_lines(run_in(tmp_path, "translate 'ba de' -m all -l up")) == ["BA DE"]
-
-
-def test_an_export_of_one_language_leaves_nothing_to_choose(run: Path, tmp_path: Path) -> None:
-    err_lines(run_in(run, f"export -m . --to ctranslate2 -o {tmp_path}/one -l src-back"))
-    assert out_lines(run_in(tmp_path, "translate 'ba de' -m one")) == ["de ba"]
+@pytest.mark.parametrize(("exported", "chosen", "result"), [("", "-l up", "BA DE"), ("-l src-back", "", "de ba")])
+def test_an_export_is_of_all_languages_or_of_one(
+    run: Path, tmp_path: Path, exported: str, chosen: str, result: str
+) -> None:
+    err_lines(run_in(run, f"export -m . --to ctranslate2 -o {tmp_path}/out {exported}"))
+    assert out_lines(run_in(tmp_path, f"translate 'ba de' -m out {chosen}")) == [result]
 
 
 def test_check_examines_the_corpora_of_a_direction(run: Path) -> None:

@@ -34,21 +34,26 @@ MEMORY = f"""<tmx version="1.4"><header srclang="en"/><body>
 </body></tmx>"""
 
 
-def test_a_memory_is_checked_and_cleaned(tmp_path: Path) -> None:
+@pytest.fixture
+def memory(tmp_path: Path) -> Path:
+    """A folder with a memory."""
     (tmp_path / "a.tmx").write_text(MEMORY)
-    done = run_in(tmp_path, "check a.tmx --fix fixed")
+    return tmp_path
+
+
+def test_a_memory_is_checked_and_cleaned(memory: Path) -> None:
+    done = run_in(memory, "check a.tmx --fix fixed")
     assert b"corpus: 3 lines of " in done.stdout
     copy = MEMORY.replace("M&amp;amp;M", "M&amp;M").replace(COPY, "")
-    _, written = (tmp_path / "fixed/a.tmx").read_text().split("\n", 1)
+    _, written = (memory / "fixed/a.tmx").read_text().split("\n", 1)
     assert written == copy
-    assert (tmp_path / "fixed/corpus.en").read_text() == "the house\nM&M\n"
+    assert (memory / "fixed/corpus.en").read_text() == "the house\nM&M\n"
 
 
-def test_a_config_may_name_memories(tmp_path: Path) -> None:
-    (tmp_path / "a.tmx").write_text(MEMORY)
+def test_a_config_may_name_memories(memory: Path) -> None:
     config = "run: x\ndata: {source_lang: de, target_lang: en, train: {source: a.tmx}}\n"
-    (tmp_path / "a.yaml").write_text(config)
-    done = run_in(tmp_path, "check a.yaml")
+    (memory / "a.yaml").write_text(config)
+    done = run_in(memory, "check a.yaml")
     assert b"train: 3 lines of " in done.stdout
     assert b"source.a.tmx.de and " in done.stdout
     assert b"a.tmx: 3 pairs; left out" in done.stderr
@@ -61,17 +66,11 @@ data:
 """
 
 
-def test_a_list_of_memories_names_their_languages(tmp_path: Path) -> None:
-    (tmp_path / "a.tmx").write_text(MEMORY)
-    (tmp_path / "a.yaml").write_text(LIST)
-    done = run_in(tmp_path, "check a.yaml -l en-de")
-    assert b"source.a.tmx.en and " in done.stdout
-
-
-def test_a_single_language_is_the_target_of_a_memory(tmp_path: Path) -> None:
-    (tmp_path / "a.tmx").write_text(MEMORY)
-    done = run_in(tmp_path, "check a.tmx -l en")
-    assert b"source.a.tmx.de and " in done.stdout
+@pytest.mark.parametrize(("chosen", "source"), [("a.yaml -l en-de", "en"), ("a.tmx -l en", "de")])
+def test_languages_of_memories_are_chosen(memory: Path, chosen: str, source: str) -> None:
+    (memory / "a.yaml").write_text(LIST)
+    done = run_in(memory, f"check {chosen}")
+    assert f"source.a.tmx.{source} and ".encode() in done.stdout
 
 
 @pytest.fixture(scope="module")

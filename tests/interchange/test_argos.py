@@ -82,15 +82,11 @@ def test_languages_get_the_shortest_codes(file: Path) -> None:
         assert archive.namelist()[0].startswith(f"{DIRECTORY}/")
 
 
-def test_a_tokenizer_of_each_side_is_refused(file: Path) -> None:
-    with pytest.raises(InputError, match=r"^Argos Translate does not support tokenizer\.joint=false$"):
-        to_argos(translator(joint=False), file)
-    assert file_bytes(file.parent) == {}
-
-
-def test_nfkc_is_refused(file: Path) -> None:
-    with pytest.raises(InputError, match=r"^Argos Translate does not support data\.nfkc_source=true$"):
-        to_argos(translator(nfkc_source=True), file)
+@pytest.mark.parametrize("setting", ["tokenizer.joint=false", "data.nfkc_source=true"])
+def test_other_tokenizers_are_refused(file: Path, setting: str) -> None:
+    refused = translator(joint="joint" not in setting, nfkc_source="nfkc" in setting)
+    with pytest.raises(InputError, match=f"^Argos Translate does not support {setting}$"):
+        to_argos(refused, file)
     assert file_bytes(file.parent) == {}
 
 

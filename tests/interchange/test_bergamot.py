@@ -115,6 +115,12 @@ def loaded(directory: Path, joint: bool = True, **choices: Any) -> Translator:
     return nmt.load(run_of(directory, joint, **choices), engine="torch")
 
 
+def exported(translator: Translator, directory: Path) -> dict[str, Item]:
+    """The arrays of an export."""
+    to_browser(translator, directory / "out")
+    return read(directory / "out" / "model.bin")
+
+
 def transformer_of(translator: Translator) -> Transformer:
     model = model_of(translator)
     assert isinstance(model, Transformer)
@@ -125,8 +131,7 @@ def transformer_of(translator: Translator) -> Transformer:
 def test_matrices_are_within_half_a_step_of_the_weights(row: str, tmp_path: Path) -> None:
     tied, n_tokenizers, projection = row.split()
     translator = loaded(tmp_path, n_tokenizers == "1", tied_embeddings=tied)
-    to_browser(translator, tmp_path / "out")
-    items = read(tmp_path / "out" / "model.bin")
+    items = exported(translator, tmp_path)
     source, target = ([*range(len(tokenizer))] for tokenizer in translator.tokenizers)
     arrays = marian.arrays(transformer_of(translator), source, target)
     if tied == "none":
@@ -145,8 +150,7 @@ def test_matrices_are_within_half_a_step_of_the_weights(row: str, tmp_path: Path
 
 def test_other_arrays_are_as_they_were(tmp_path: Path) -> None:
     translator = loaded(tmp_path)
-    to_browser(translator, tmp_path / "out")
-    items = read(tmp_path / "out" / "model.bin")
+    items = exported(translator, tmp_path)
     norm = transformer_of(translator).get_submodule("encoder.0.feed_forward_residual.norm")
     item = items["encoder_l1_ffn_ffn_ln_scale"]
     assert item.kind == FLOAT32
@@ -158,8 +162,7 @@ def test_other_arrays_are_as_they_were(tmp_path: Path) -> None:
 
 def test_the_number_of_pieces_is_a_multiple_of_8(tmp_path: Path) -> None:
     translator = loaded(tmp_path, False, tied_embeddings="decoder")
-    to_browser(translator, tmp_path / "out")
-    items = read(tmp_path / "out" / "model.bin")
+    items = exported(translator, tmp_path)
     sizes = [items[f"{side}_Wemb"].shape[0] for side in ("encoder", "decoder")]
     n_pieces = [len(tokenizer) for tokenizer in translator.tokenizers]
     assert sizes == [-(-n // 8) * 8 for n in n_pieces]
@@ -169,8 +172,7 @@ def test_the_number_of_pieces_is_a_multiple_of_8(tmp_path: Path) -> None:
 
 def test_added_pieces_are_banned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(marian, "marian_tokens", lambda *_: list(range(397)))
-    to_browser(loaded(tmp_path), tmp_path / "out")
-    item = read(tmp_path / "out" / "model.bin")["decoder_ff_logit_out_b"]
+    item = exported(loaded(tmp_path), tmp_path)["decoder_ff_logit_out_b"]
     bias = np.frombuffer(item.content, np.float32)
     assert bias[396:].tolist() == [0, -1e4, -1e4, -1e4]
 
@@ -178,8 +180,7 @@ def test_added_pieces_are_banned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 @pytest.mark.parametrize("row", SHAPES)
 def test_every_product_has_a_multiplier(row: str, tmp_path: Path) -> None:
     tied, n_tokenizers, projection = row.split()
-    to_browser(loaded(tmp_path, n_tokenizers == "1", tied_embeddings=tied), tmp_path / "out")
-    items = read(tmp_path / "out" / "model.bin")
+    items = exported(loaded(tmp_path, n_tokenizers == "1", tied_embeddings=tied), tmp_path)
     products = {projection}
     products |= {name for name, item in items.items() if item.kind == INTGEMM8 and not name.endswith("Wemb")}
     assert {name for name in items if name.endswith("_QuantMultA")} == {f"{name}_QuantMultA" for name in products}
@@ -187,8 +188,7 @@ def test_every_product_has_a_multiplier(row: str, tmp_path: Path) -> None:
 
 def test_a_multiplier_maps_the_largest_input_to_127(tmp_path: Path) -> None:
     translator = loaded(tmp_path)
-    to_browser(translator, tmp_path / "out")
-    items = read(tmp_path / "out" / "model.bin")
+    items = exported(translator, tmp_path)
     model = transformer_of(translator)
     largest = 0.0
     for tokens in translator.tokenizers.source.encode_all(SOURCE):

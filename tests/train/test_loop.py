@@ -298,8 +298,10 @@ def test_a_resumed_run_repeats_the_validation_that_was_stopped(corpus: Path, mon
     assert result == steps_of(whole, "dev_bleu")
 
 
-def check_stopped(monkeypatch: pytest.MonkeyPatch, prepared: loop.Session, target: Any, name: str, step: int) -> None:
-    """Check that a stop in a function leaves a checkpoint of this step, and the rest for later."""
+@pytest.mark.parametrize(("name", "step"), [("batches", 0), ("train_step", 1)])  # before the first step, and in it
+def test_a_stop_leaves_the_rest_for_later(corpus: Path, monkeypatch: pytest.MonkeyPatch, name: str, step: int) -> None:
+    prepared = session.prepare(config_of(corpus, train__max_steps=1))
+    target: Any = loop if step else prepared.data
     real = getattr(target, name)
 
     def interrupted(*args: Any, **kwargs: Any) -> Any:
@@ -316,16 +318,6 @@ def check_stopped(monkeypatch: pytest.MonkeyPatch, prepared: loop.Session, targe
     assert not prepared.run.model_file.exists()
     assert run_training(prepared.config).step == 1
     assert prepared.run.model_file.exists()
-
-
-def test_a_stop_before_the_first_step_leaves_it_for_later(corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    prepared = session.prepare(config_of(corpus, train__max_steps=1))
-    check_stopped(monkeypatch, prepared, prepared.data, "batches", step=0)
-
-
-def test_a_stop_in_the_last_step_leaves_the_validation_for_later(corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    prepared = session.prepare(config_of(corpus, train__max_steps=1))
-    check_stopped(monkeypatch, prepared, loop, "train_step", step=1)
 
 
 def test_signals_are_left_alone_outside_the_main_thread() -> None:
