@@ -117,6 +117,9 @@ def parse_po(text: str) -> list[Part]:
     """
     replacements: dict[Span, Sequence[Part]] = {}
     messages = po_messages(text)
+    line_end = "\r\n" if "\r\n" in text else "\n"
+    # All segments share these two, because a file may have very many.
+    comment, previous = partial(comment_about, line_end=line_end), partial(previous_source, line_end=line_end)
     for index, name, source in unfinished(messages):
         message = messages[index]
         place, flag = fuzzy_flag(message)
@@ -128,11 +131,9 @@ def parse_po(text: str) -> list[Part]:
         segments = segments_in(parts)
         # A similar match of the whole text can be the previous msgid.
         is_whole = len(segments) == 1 and name == "msgstr" and not message.has_previous
-        note = previous_source if is_whole else comment_about
-        line_end = message.first["end"]
         for segment in segments:
             segment.context = message.context
-            segment.note = partial(note, line_end=line_end)
+            segment.note = previous if is_whole else comment
         if name in message.values:
             replacements[message.values[name].span("value")] = parts
         else:  # plural forms that only the header names
