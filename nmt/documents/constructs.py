@@ -6,7 +6,7 @@ from typing import Literal, NamedTuple, cast
 
 _BLOCK = """
 address article aside audio blockquote body br button canvas caption center col colgroup datalist dd details dialog div
-dl dt embed fieldset figcaption figure footer form frame frameset h1 h2 h3 h4 h5 h6 header hgroup hr html iframe
+dl dt embed fieldset figcaption figure footer form frame frameset h1 h2 h3 h4 h5 h6 head header hgroup hr html iframe
 input legend li link main map menu meta meter nav noscript object ol optgroup option p param progress search section
 select source summary table tbody td tfoot th thead title tr track ul video
 """
@@ -16,11 +16,7 @@ COPIED = {"math", "pre", "script", "style", "svg", "template", "textarea"}  # bl
 CODE = {"code", "kbd", "samp", "var"}
 READINGS = {"rp", "rt", "rtc"}  # in ruby text, how the characters before are read
 RAW = {"script", "style", "textarea"}  # elements whose content contains no tags
-# Elements whose end tags may be missing, and the tags before which they then end: of a next element, or of the parent.
-_NOT_IN_P = """
-address article aside blockquote body caption center dd details dialog div dl dt fieldset figcaption figure footer form
-h1 h2 h3 h4 h5 h6 header hgroup hr li main menu nav ol pre search section summary table tbody td tfoot th thead tr ul
-"""
+# HTML lets one leave out some end tags. Each line names such an element, and the tags before which it then ends.
 _IMPLIED_ENDS = """
 caption: td th tr tbody tfoot thead /table
 dd: dd dt /dl
@@ -39,7 +35,13 @@ thead: tbody tfoot thead /table
 tr: tr tbody tfoot thead /tbody /tfoot /thead /table
 """
 IMPLIED_ENDS = dict(line.split(": ") for line in _IMPLIED_ENDS.strip().splitlines())
-IMPLIED_ENDS["p"] = "p" + re.sub(r"\w+", r"\g<0> /\g<0>", _NOT_IN_P)
+IMPLIED_ENDS["p"] = """
+p address article aside blockquote body caption center dd details dialog div dl dt fieldset figcaption figure footer
+form h1 h2 h3 h4 h5 h6 header hgroup hr li main menu nav ol pre search section summary table tbody td tfoot th thead
+tr ul /address /article /aside /blockquote /body /caption /center /dd /details /dialog /div /dl /dt /fieldset
+/figcaption /figure /footer /form /h1 /h2 /h3 /h4 /h5 /h6 /header /hgroup /hr /li /main /menu /nav /ol /pre /search
+/section /summary /table /tbody /td /tfoot /th /thead /tr /ul
+"""
 # Expressions of template languages (Go, Jinja, Vue, ERB, PHP). No match contains the beginning of another one, or a
 # closing tag, so that a search takes linear time, and braces without a partner are text.
 _BRACES = r"(?:(?!\{[{%\#]|</[a-zA-Z]).)*?"

@@ -42,6 +42,9 @@ BLOCKS = """
 Ein Hund
 *Ein Hund*
 
+Ein<head>Hund
+*Ein*|<head>|*Hund*
+
 <p>Ein <b>Hund</b></p> <p>da</p>
 <p>|*Ein <b>[Hund]</b>*|</p>| |<p>|*da*|</p>
 
