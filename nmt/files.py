@@ -151,7 +151,7 @@ def atomic_write(path: Path, content: bytes | str) -> None:
 
 
 def write_json(path: Path, content: object) -> None:
-    """Replace the content of a file by a value as JSON, atomically."""
+    """Write a value to a file as JSON. The file is replaced atomically."""
     atomic_write(path, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
 
 

@@ -76,7 +76,7 @@ def source_and_target(direction: str) -> tuple[str, str]:
 
 def target_of(direction: str) -> str:
     """Return the target language of a direction such as de-en."""
-    return direction.rpartition("-")[2]
+    return source_and_target(direction)[1]
 
 
 def is_regional_chinese(name: str) -> bool:

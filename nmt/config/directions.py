@@ -38,7 +38,7 @@ def chosen_direction(data: Data, targets: Sequence[str], languages: str) -> str:
 
     # Check that training had the given languages.
     source, target = source_and_target(languages)
-    sources = {direction.partition("-")[0] for direction in known}
+    sources = {source_and_target(direction)[0] for direction in known}
     if target not in targets or (source and known and source not in sources):
         hint = f"it translates {', '.join(known or targets):.200}"
         raise ConfigError(f"the model does not translate {languages}", hint=hint)

@@ -129,7 +129,7 @@ class Data(Section):
 
     @property
     def longest(self) -> int:
-        """The maximum length of each side of a training pair, in pieces. Two pairs may be concatenated."""
+        """The maximum number of pieces of a side of a training pair, which may be two concatenated pairs."""
         return self.max_length * 2 if self.concatenate else self.max_length
 
     @property
@@ -368,15 +368,15 @@ class Config(Section):
         if self.model.tied_embeddings == "all" and not self.tokenizer.joint:
             raise ValueError("model.tied_embeddings=all needs tokenizer.joint=true; use decoder or none")
         # 2. The longest pair must fit into the model and into a batch.
-        longest = self.data.longest
+        longest, cause = self.data.longest, "data.max_length, or twice it"
         positions = self.model.max_positions
         if longest >= positions:  # EOS also needs a position
             raise ValueError(
-                f"model.max_positions ({positions}) is not over max_length (twice if concatenated): {longest}"
+                f"model.max_positions ({positions}) must be more than {longest}, the longest pair ({cause})"
             )
         tokens = self.train.batch_tokens
         if longest + 1 > tokens:
-            raise ValueError(f"train.batch_tokens ({tokens}) is not over max_length (twice if concatenated): {longest}")
+            raise ValueError(f"train.batch_tokens ({tokens}) cannot hold {longest}, the longest pair ({cause})")
         return self
 
 

@@ -72,7 +72,7 @@ def encoding_of(suffix: str, content: bytes) -> str:
 
 
 def encoded(text: str, encoding: str, suffix: str) -> bytes:
-    """Encode a text. Characters outside of the encoding become `&#233;` in HTML and EPUB, `\\u00e9` in property files.
+    """Encode a text. Other characters are written as `&#233;` in HTML and EPUB, and as `\\u00e9` in property files.
 
     A page without a BOM that names another encoding than UTF-8 is written in ASCII, because browsers use that encoding.
     """

@@ -58,7 +58,7 @@ class Scope(NamedTuple):
     copies: str  # "inside" or "outside" of segments, or an empty string if the content is translated
 
     def ends_before(self, tag: str) -> bool:
-        """Return whether a tag such as `li` or `/ul` ends the element, whose own end tag is missing."""
+        """Return whether the element, if its end tag was left out, ends before a tag such as `li` or `/ul`."""
         return tag in IMPLIED_ENDS.get(self.name, "").split()
 
 
@@ -108,7 +108,7 @@ class Parser:
     def read(self, raw: str, kind: ConstructKind, name: str = "") -> None:
         """Read the next construct."""
         tag = f"/{name}" if kind == "end" else name
-        # Close the elements whose end tags are missing.
+        # End the elements whose end tags were left out.
         while self.scope.ends_before(tag):
             self.read("", "end", self.scope.name)
         if self.scope.copies == "outside":
@@ -132,7 +132,7 @@ class Parser:
         elif kind == "verbatim" or (kind == "start" and name in COPIED | READINGS):
             copies = "outside" if is_block(kind, name) else "inside"
             self.scopes.append(Scope(name, scope.copies or copies))
-        # Elements with the same name may be nested, and so may those whose end would end the scope.
+        # Inside of a scope, count elements whose end tags would end it: of the same name, or a list in an item.
         elif kind == "start" and (name == scope.name or scope.ends_before(f"/{name}")):
             self.scopes.append(Scope(name, scope.copies))
         elif kind == "end" and name == scope.name:
@@ -196,7 +196,7 @@ class Parser:
         return STAND_INS[self.n_opaque % len(STAND_INS)]
 
     def mark(self, raw: str, kind: ConstructKind, name: str, tag: str) -> None:
-        """Read a tag or comment inside of a segment. `tag` is the name, of an end tag with a slash."""
+        """Read a tag or comment inside of a segment. `tag` is the name, with a slash if it is an end tag."""
         self.pieces.append(raw)
         if self.depth > MAX_DEPTH:  # `finish` will copy the whole segment, so elements do not matter
             return

@@ -44,7 +44,7 @@ NODE_CONTEXT = etree.XPath("""string(descendant::*[local-name()='prop' or local-
     [not(ancestor::*[local-name()='alt-trans'])])""")
 CONTEXT = "context"
 TABS: Any = {"delimiter": "\t", "quoting": csv.QUOTE_NONE, "quotechar": None, "lineterminator": "\n"}
-# In TSV, other fields in quotes are texts in quotes. Only programs double the quotes inside.
+# A field of TSV that a program has enclosed in quotes: those inside are doubled. All other quotes in TSV are text.
 QUOTED = re.compile(r'(?<![^\t])"([^"\t\r\n]*(?:""[^"\t\r\n]*)+)"(?=[\t\r\n]|\Z)')
 
 
@@ -94,7 +94,7 @@ def csv_units(text: TextIOWrapper, copy: StreamWriter, _: Path) -> Iterator[dict
 
 
 def unquoted(line: str) -> str:
-    """Return a line of TSV without the quotes around fields that `QUOTED` matches."""
+    """Return a line of TSV in which no field is enclosed in quotes. See `QUOTED`."""
     return QUOTED.sub(lambda field: field[1].replace('""', '"'), line)
 
 

@@ -22,7 +22,7 @@ PARAGRAPHS = ("w:p", "a:p", *LABELS)
 # These nodes are paragraphs if they contain runs. A text may be written twice, for programs that know an extension and
 # for others.
 PARENTS = ("x:si", "x:is", "mc:Choice", "mc:Fallback")
-# Numbers, and of Excel phonetic readings and runs, which are translated together as a paragraph.
+# Numbers, and phonetic readings and runs of Excel. The runs of a text are translated together, as a paragraph.
 COPIED = ("c:numCache", "c:numLit", "cx:numDim", "x:r", "x:rPh")
 RUNS = ("w:r", "a:r", "x:r")
 TEXTS = ("w:t", "a:t", "x:t")
@@ -30,11 +30,8 @@ PROPERTIES = ("w:rPr", "a:rPr", "x:rPr")
 CONTENTS = ("w:sdtContent", "w:ruby", "w:rubyBase")  # the nodes around them contain nothing else to translate
 CONTAINERS = ("w:hyperlink", "w:ins", "w:moveTo", "w:smartTag", "w:customXml", "w:bdo", "w:dir", *CONTENTS)
 FIELDS = ("w:fldSimple", "a:fld", "field")
-DROPPED = (
-    "w:proofErr",
-    "w:lastRenderedPageBreak",
-    "w:softHyphen",
-)  # Word's notes about pages and spelling, soft hyphens
+# Not needed in a translation: spelling errors that Word has marked, the page breaks of the source, and soft hyphens.
+DROPPED = ("w:proofErr", "w:lastRenderedPageBreak", "w:softHyphen")
 BREAKS = ("w:br", "w:cr", "w:tab", "w:ptab", "a:br", "tab")
 # Separators of texts. Forms are aligned by tabs or by several spaces. In Word, a line end in a text is a space.
 TAB = re.compile(r"(\t+| {3,})")

@@ -8,7 +8,7 @@ translation, `review_po` undoes this, and checks the directives by the flags of 
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cache, partial
 from gettext import c2py
 
 from nmt.documents.accelerators import without_accelerator
@@ -25,6 +25,7 @@ PO_LINE = re.compile(
     (?P<end>\r?\n|\Z)""",
     re.VERBOSE,
 )
+shared_partial = cache(partial)  # for equal arguments the same object, so that many segments take little memory
 PO_FLAGS = re.compile(r"#[,=](.*)")  # since version 0.23, gettext also writes flags after #=
 PO_PLURAL_FORMS = re.compile(r"^Plural-Forms:.*\bplural\s*=\s*([^;\n]+)", re.MULTILINE)
 PO_ESCAPES = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v", '"': '"', "\\": "\\"}
@@ -117,9 +118,6 @@ def parse_po(text: str) -> list[Part]:
     """
     replacements: dict[Span, Sequence[Part]] = {}
     messages = po_messages(text)
-    line_end = "\r\n" if "\r\n" in text else "\n"
-    # All segments share these two, because a file may have very many.
-    comment, previous = partial(comment_about, line_end=line_end), partial(previous_source, line_end=line_end)
     for index, name, source in unfinished(messages):
         message = messages[index]
         place, flag = fuzzy_flag(message)
@@ -131,9 +129,11 @@ def parse_po(text: str) -> list[Part]:
         segments = segments_in(parts)
         # A similar match of the whole text can be the previous msgid.
         is_whole = len(segments) == 1 and name == "msgstr" and not message.has_previous
+        line_end = message.first["end"]
+        note = shared_partial(previous_source if is_whole else comment_about, line_end=line_end)
         for segment in segments:
             segment.context = message.context
-            segment.note = previous if is_whole else comment
+            segment.note = note
         if name in message.values:
             replacements[message.values[name].span("value")] = parts
         else:  # plural forms that only the header names
@@ -185,10 +185,8 @@ def review_po(text: str, translated: str) -> tuple[str, list[str]]:
 def fuzzy_flag(message: PoMessage) -> tuple[Span, str]:
     """Return the place of the flag "fuzzy" in a PO file, and its line, which is empty if the message has the flag."""
     first = message.first
-    place = first.start(), first.start()
-    if "fuzzy" in message.flags:
-        return place, ""
-    return place, f"#, fuzzy{first['end']}"
+    line = "" if "fuzzy" in message.flags else f"#, fuzzy{first['end']}"
+    return (first.start(), first.start()), line
 
 
 def unfinished(messages: Sequence[PoMessage]) -> Iterator[tuple[int, str, str]]:

@@ -28,7 +28,7 @@ CHARTS = {  # key: metric; value: title and unit of the metric's chart
 
 def read_figures(run: RunDirectory) -> tuple[dict[str, list[float]], list[dict[str, Any]]]:
     """Return the curves of a run, and the lines of metrics.jsonl that describe validations."""
-    # The start and the values of `COLUMNS` for each step. An array takes much less memory than a list.
+    # For each step, its start in seconds and the values of `COLUMNS`. An array takes much less memory than a list.
     rows = array("d")
     validations = []
     start = 0.0
@@ -40,15 +40,16 @@ def read_figures(run: RunDirectory) -> tuple[dict[str, list[float]], list[dict[s
             figures = [start, *map(line.get, COLUMNS)]
             if all(map(is_finite, figures)):
                 rows.extend(figures)  # type: ignore[arg-type]
-        # A step starts where the step or validation before it ends.
+        # A step starts when the previous step or validation ends.
         end = line.get("elapsed_s")
-        start = end if is_finite(end) else start
+        if is_finite(end):
+            start = end
     table = np.array(rows).reshape(-1, 1 + len(COLUMNS))
     return curves_of(table), validations
 
 
 def curves_of(rows: NDArray[np.float64]) -> dict[str, list[float]]:
-    """Return the curves of a run by name. `rows` has the start in seconds and the values of `COLUMNS` for each step.
+    """Return the curves of a run by name. `rows` has the start (s) and `COLUMNS` of each step.
 
     A curve is a list with one value per point. The curve "step" is the x axis. There are at most `MAX_POINTS` points.
     """

@@ -21,7 +21,7 @@ from nmt.train.corpora import pairs_of, training_corpora
 from nmt.translate.translator import Translator
 
 CHECKED_LENGTHS = (1, 5, 20)  # lengths, in pieces, of the random pairs on which engines are compared
-KEPT = ("node_modules", "report.html")  # what npm and `nmt report` put beside an export stays when it is replaced
+KEPT = ("node_modules", "report.html")  # of npm and `nmt report`; they are kept when an export is replaced
 BAN = -1e4  # bias of tokens that are never generated: exp(BAN) is 0, and float16 can represent BAN
 
 

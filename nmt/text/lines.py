@@ -40,7 +40,7 @@ class Pair:
 
     @property
     def has_text(self) -> bool:
-        """Whether no side is blank."""
+        """Whether neither side is blank."""
         return not (is_blank(self.source) or is_blank(self.target))
 
     @property

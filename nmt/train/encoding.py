@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from nmt.config import Config, Data
 from nmt.errors import ConfigError, DataError, ModelError
-from nmt.files import cached, sha256, write_json
+from nmt.files import cached, sha256
 from nmt.processes import in_parallel
 from nmt.run.directory import RunDirectory
 from nmt.text import UNK, corpus_files, glossary, placeholders
@@ -149,7 +149,7 @@ def drop_lengths(config: Config, train: Pairs, tokenizers: Tokenizers) -> Encode
                 f"none of the {n_pairs:,} training pairs is left: {too_long}, {unlikely}",
                 hint="split the lines into sentences; a config can also raise data.max_length",
             )
-        write_json(directory / "dropped.json", [n_too_long, n_unlikely])
+        (directory / "dropped.json").write_text(json.dumps([n_too_long, n_unlikely]))
 
     # Encode the pairs, or read the token ids from the cache.
     models = [[sha256(side.model), side.nfkc, side.target_tag] for side in tokenizers]

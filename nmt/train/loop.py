@@ -74,7 +74,7 @@ class Session:
     model: Seq2Seq  # model with initial weights, on the device of the training
     run: RunDirectory
     fresh: bool  # whether to start over; an old run directory is renamed first
-    changes: list[str]  # settings that differ from those of the run that is resumed
+    changes: list[str]  # changed settings of a run that is resumed, as messages
     on_start: Callable[[], None] = lambda: None  # called when the run is locked, before any file is written
     on_validation: Callable[[], None] = lambda: None  # called after every validation, and at the end
 
@@ -242,7 +242,7 @@ class Trainer:
         return any(share >= 1 for share in self.used_limits().values())
 
     def elapsed_s(self) -> float:
-        """Return the seconds of training until now, with those before it was resumed."""
+        """Return the seconds of training so far, including those before the run was resumed."""
         return time.monotonic() - self.started
 
     def used_limits(self) -> dict[str, float]:

@@ -19,7 +19,7 @@ from nmt.config import Config, Data
 from nmt.corpus import alignment
 from nmt.corpus.split import count_words
 from nmt.errors import DataError
-from nmt.files import cached, write_json
+from nmt.files import cached
 from nmt.text import corpus_files, glossary, permutation, placeholders
 from nmt.text.corpus_files import SIDES, CorpusRange, Pairs, RaggedArray
 from nmt.text.lines import Pair
@@ -135,7 +135,7 @@ def write_corpus(config: Config, directory: Path) -> None:
     # 5. Write the summary, and delete the files that were needed only to drop pairs.
     summary = {"dev": [astuple(pair) for pair in dev], "notes": notes, "last_lines": last_lines}
     summary |= counts_of(sample(pairs))
-    write_json(directory / "corpus.json", summary)
+    (directory / "corpus.json").write_text(json.dumps(summary), encoding="utf-8")
     for file in (*files_of_digests.values(), directory / "blank"):
         file.unlink()
 

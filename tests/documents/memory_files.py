@@ -60,6 +60,7 @@ TEXTS = {  # file name -> content
     "i.jsonl": '{"id": "1", "translation": {"de": "Ein Hund & eine Katze", "en": "A dog & a cat"}}\n'
     '{"id": "2", "translation": {"de": "Tee", "en": "tea"}}\n',
     "j.po": PO,
+    "k.csv": '\ufeffen;de\r\n"A dog & a cat";Ein Hund & eine Katze\r\n;da\r\ntea;Tee\r\n',
 }
 PAIRS = [("Ein Hund & eine Katze", "A dog & a cat"), ("Tee", "tea")]
 DE_EN = ("de", "en")

@@ -25,6 +25,7 @@ COPIES = {  # file name -> a copy without the first pair, and with new texts in 
     "g.tsv": "de\ten\nda\t\nTea\t<tee>\n",
     "h.jsonl": '{"de": "Tea", "en": "<tee>"}\n',
     "i.jsonl": '{"id": "2", "translation": {"de": "Tea", "en": "<tee>"}}\n',
+    "k.csv": "en;de\n;da\n<tee>;Tea\n",
 }
 
 

@@ -260,12 +260,13 @@ def test_msgfmt_accepts_translations_in_reverse_order(plural: str, tmp_path: Pat
     assert done.returncode == 0, done.stderr
 
 
-def test_a_message_gets_all_plural_forms_of_the_language(tmp_path: Path) -> None:
-    header = f'msgid ""\r\nmsgstr "Plural-Forms: {RUSSIAN}\\n"\r\n\r\n'
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_a_message_gets_all_plural_forms_of_the_language(end: str, tmp_path: Path) -> None:
+    header = f'msgid ""{end}msgstr "Plural-Forms: {RUSSIAN}\\n"{end}{end}'
     entry = 'msgid "Tag"\nmsgid_plural "Tage"\nmsgstr[0] ""\nmsgstr[1] "x"\n\nmsgid "da"\nmsgstr "there"\n'
-    source = entry.replace("\n", "\r\n")
+    source = entry.replace("\n", end)
     new = written(tmp_path, source, str.upper, header=header)
-    assert new == source.replace('[0] ""', '[0] "TAG"').replace('"x"', '"x"\r\nmsgstr[2] "TAGE"')
+    assert new == source.replace('[0] ""', '[0] "TAG"').replace('"x"', f'"x"{end}msgstr[2] "TAGE"')
 
 
 # --- damages ----------------------------------------------------------------------------------------------

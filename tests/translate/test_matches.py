@@ -244,10 +244,11 @@ def test_a_po_file_has_a_note_about_a_match(memory: str) -> None:
     assert f"#: a.c:1\n# 91% match: {HELLO} -> {BONJOUR}\nmsgid" in text
 
 
-def test_in_a_po_file_a_similar_match_that_is_taken_is_fuzzy(memory: str) -> None:
-    message = po(SIMILAR).replace("\n", "\r\n")
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_in_a_po_file_a_similar_match_that_is_taken_is_fuzzy(end: str, memory: str) -> None:
+    message = po(SIMILAR).replace("\n", end)
     text = translated(".po", message, memory, min_match=0.9)
-    assert f'#: a.c:1\r\n#, fuzzy\r\n#| msgid "{HELLO}"\r\nmsgid' in text
+    assert f'#: a.c:1{end}#, fuzzy{end}#| msgid "{HELLO}"{end}msgid' in text
     assert f'msgstr "{BONJOUR}"' in text
 
 
