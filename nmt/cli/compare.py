@@ -50,7 +50,7 @@ def compare(
         if not languages:
             raise InputError("a model translates in several directions", hint="choose one with -l")
         configs = [config.direction(languages) if config.data.directions else config for config in configs]
-    test_set = read_test_set(src, ref, configs, languages=languages)
+    test_set = read_test_set(src, ref, configs, None, languages)
     if not test_set.references[0]:
         raise DataError(f"nothing to compare: {test_set.reference_names[0]} is empty", hint="give at least one line")
     # Files of translations can be compared without the source lines.

@@ -11,6 +11,7 @@ import typer
 from nmt.cli import options, streams
 from nmt.cli.streams import log
 from nmt.errors import InputError
+from nmt.text.lines import iter_lines
 
 if TYPE_CHECKING:
     from nmt.config import Config
@@ -61,8 +62,7 @@ def init(
     # 1. Choose names for the config, the data and the run. None of these files may exist.
     start_config = RunDirectory(start).read_config() if start else None
     run_source, run_target = languages_of(start_config.data) if start_config else ("", "")
-    given = source_lang or run_source, target_lang or run_target
-    sources, targets = corpus_files(files, given)
+    sources, targets = corpus_files(files, (source_lang or run_source, target_lang or run_target))
     languages = languages_of_files((sources[0], source_lang, run_source), (targets[0], target_lang, run_target))
     check_direction(start, (run_source, run_target), languages)
     output = output or Path(f"{'-'.join(languages)}.yaml")
@@ -82,7 +82,8 @@ def init(
             text += planning.plan_text(plan, facts)
         else:
             cost = f"{minutes:g} minutes" if minutes else "minutes"
-            text += planning.finetuning_text(str(start), start_config, languages[1], minutes)
+            new_sources = set(iter_lines([data / f"train.{languages[0]}"]))
+            text += planning.finetuning_text(str(start), start_config, languages[1], minutes, new_sources)
 
         # 4. Write the config.
         names = streams.printable(" and ".join(file.name for file in files))
@@ -121,8 +122,9 @@ def check_arguments(output: Path, data: Path, run: Path, minutes: float | None) 
     """Raise InputError if `minutes` or the suffix of `output` is invalid, or if a path exists already."""
     if minutes is not None and not 0 < minutes < MAX_MINUTES:  # also refuses NaN
         raise InputError(f"no training takes {minutes:g} minutes", hint="give --minutes 60, or leave it out")
-    if output.suffix not in (".yaml", ".yml"):
-        raise InputError(f"{output} does not end in .yaml", hint="the name without it is the directory of the split")
+    if output.suffix not in (".yaml", ".yml") or data == run:
+        hint = "give NAME.yaml; the split is written to NAME, and the run to runs/NAME"
+        raise InputError(f"{output} does not end in .yaml, or is in runs/", hint=hint)
     for path in (output, data, run):
         if path.exists():
             raise InputError(f"{path} exists already", hint="give another name with -o")

@@ -7,11 +7,12 @@ from shlex import quote
 from typing import Literal, NamedTuple
 
 from nmt.cli.streams import DASH
-from nmt.documents import SUFFIXES, ZIPPED
+from nmt.documents import SUFFIXES
 from nmt.errors import InputError
 
 # The beginning of a path on Linux, macOS and Windows: /a, ./a, ../a, ~/a, C:\a, .\a, \\server\a
 PATH_START = re.compile(r"/|~[/\\]|\.\.?[/\\]|[A-Za-z]:[/\\]|\\\\")
+LINES = ".arb .htm .html .md .ts .txt"  # these can be lines, too; arb and ts are codes of languages
 KNOWN_SUFFIXES = (*SUFFIXES, ".gz")
 
 
@@ -76,12 +77,13 @@ def check_sentence(text: str) -> None:
 
 
 def check_lines(input_file: Path | None, output: Path | None) -> None:
-    """Raise InputError if -i names a folder, a Word or PowerPoint document, or the same file as -o."""
+    """Raise InputError if -i names a folder, a document that does not consist of lines, or the same file as -o."""
     if input_file is None or input_file == DASH:
         return
     name = quote(str(input_file))
-    if input_file.is_dir() or input_file.suffix.lower() in ZIPPED:
-        hint = f"for documents: nmt translate {name} -o NEW{input_file.suffix}"
+    suffix = input_file.suffix.lower()
+    if input_file.is_dir() or (suffix in SUFFIXES and suffix not in LINES):
+        hint = f"for documents: nmt translate {name} -o NEW{suffix}"
         raise InputError(f"{input_file} is not a file with lines of text", hint=hint)
     if output is not None and input_file.is_file() and output.is_file() and output.samefile(input_file):
         raise InputError(f"{input_file} would be overwritten", hint="give another name after -o")

@@ -27,8 +27,8 @@ def read_test_set(
     src: Path | None,
     ref: list[Path] | None,
     configs: "Sequence[Config]",
-    translator: "Translator | None" = None,
-    languages: str = "",
+    translator: "Translator | None",
+    languages: str,
 ) -> TestSet:
     """Read the given files. By default, read the test set in data.test of the configs.
 
@@ -97,7 +97,7 @@ def search_for_scores(translator: "Translator", beam: int | None) -> "Translatio
 
 
 def translate_all(
-    translator: "Translator", sources: Sequence[str], search: "TranslationOptions", batch_size: int | None = None
+    translator: "Translator", sources: Sequence[str], search: "TranslationOptions", batch_size: int | None
 ) -> list[str]:
     """Translate all lines, with a progress bar."""
     translations = translator.translate_lines(sources, search, batch_size=batch_size)

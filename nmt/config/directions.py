@@ -33,8 +33,7 @@ def chosen_direction(data: Data, targets: Sequence[str], languages: str) -> str:
     elif not targets:
         # A model of one direction has no tags, so nothing can be chosen.
         source, target = languages_of(data)
-        message = f"the model translates from {source or '?'} to {target or '?'} only"
-        raise ConfigError(message, hint="leave out -l")
+        raise ConfigError(f"the model translates from {source or '?'} to {target or '?'} only", hint="leave out -l")
 
     # Check that training had the given languages.
     source, target = source_and_target(languages)

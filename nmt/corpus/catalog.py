@@ -71,8 +71,5 @@ def command(corpus: Corpus, languages: Sequence[str]) -> str:
 
 def pinned(corpus: str) -> dict[str, str]:
     """Return the expected SHA-256 of each pinned text, by file name without .gz."""
-    digests = {}
-    for line in package_text(f"pins/{corpus}.sha256").splitlines():
-        digest, name = line.split()
-        digests[name] = digest
-    return digests
+    lines = package_text(f"pins/{corpus}.sha256").splitlines()
+    return {name: digest for digest, name in map(str.split, lines)}

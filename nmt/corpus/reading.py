@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nmt.errors import DataError
-from nmt.text.lines import BOM, UTF16, joined_paths, open_bytes, raw_lines, reading
+from nmt.text.lines import joined_paths, open_bytes, raw_lines, reading
 
 CHUNK = 10_000  # number of pairs that a process examines at once
 MAX_SAMPLE = 30_000  # maximum number of lines of a sample
@@ -56,11 +56,8 @@ def side_lines(paths: Sequence[Path]) -> Iterator[bytes]:
     """
     for path in paths:
         with open_bytes(path) as stream, reading(str(path)):
-            for number, line in enumerate(raw_lines(stream, str(path))):
-                if number == 0 and line.startswith(UTF16):
-                    hint = f"convert it: iconv -f utf-16 -t utf-8 {path} > NEW"
-                    raise DataError(f"{path} is not UTF-8, perhaps utf-16", hint=hint)
-                yield line.removesuffix(b"\n").removeprefix(BOM if number == 0 else b"")
+            for line in raw_lines(stream, str(path)):
+                yield line.removesuffix(b"\n")
 
 
 @dataclass(frozen=True)

@@ -53,10 +53,11 @@ _STATEMENT = r"""\{%(?![-+~]?\s*(?:asset|cycle|firstof|link|now|ref|static|trans
     | \{\{~?(?:[\#/^]|\s*else\b) | <%(?![=-]) | <\?php(?!\s+(?:echo|print)\b)"""
 _TEMPLATE_OR_TEXT = rf"""(?P<note> (?={_NOTE})(?:{_TEMPLATE}) ) | (?P<statement> (?={_STATEMENT})(?:{_TEMPLATE}) )
     | (?P<template> {_TEMPLATE} ) | (?P<text> (?: [^<{{]++ | \{{(?![{{%\#]) )++ | . )"""
-TAG_OR_COMMENT = rf"""(?P<comment> <!--.*?(?:-->|\Z) | <!\[[^>]*+> | <\?(?!xml\b|php\b|=)[^>]*+> )
+TAG_OR_COMMENT = rf"""(?P<comment> <!--.*?(?:-->|\Z) | <!\[CDATA\[(?:(?!<!\[CDATA\[).)*?\]\]>
+        | <!\[[^>]*+> | <\?(?!xml\b|php\b|=)[^>]*+> )
     | (?P<declaration> <(?:!|\?xml\b)[^>]*+> )
-    | (?P<tag> </?[a-zA-Z](?: [^<>"'{{]++ | {_TEMPLATE} | \{{
-        | "(?: [^"{{<]++ | {_TEMPLATE} | [{{<] )*+" | '(?: [^'{{<]++ | {_TEMPLATE} | [{{<] )*+' )*+> )"""
+    | (?P<tag> </?[a-zA-Z](?: [^<>={{]++ | {_TEMPLATE} | \{{
+        | =\s*+(?: "(?: [^"{{<]++ | {_TEMPLATE} | [{{<] )*+" | '(?: [^'{{<]++ | {_TEMPLATE} | [{{<] )*+' )?+ )*+> )"""
 TEMPLATE_OR_TEXT = re.compile(_TEMPLATE_OR_TEXT, re.DOTALL | re.VERBOSE)
 CONSTRUCT = re.compile(f"{TAG_OR_COMMENT} | {_TEMPLATE_OR_TEXT}", re.DOTALL | re.VERBOSE)
 KINDS_OF_TEMPLATES = {"note": "comment", "statement": "declaration"}

@@ -28,7 +28,7 @@ WORD = r"word/(?:document|header|footer|footnotes|endnotes)[^/]*\.xml"
 GRAPHICS = r"(?:word|ppt|xl)/(?:diagrams/(?:data|drawing)|charts/chart|drawings/drawing)[^/]*\.xml"
 OFFICE = rf"{WORD}|ppt/(?:slides|notesSlides)/[^/]+\.xml|xl/(?:sharedStrings\.xml|worksheets/[^/]+\.xml)|{GRAPHICS}"
 OPEN_DOCUMENT = r"(?:Object [^/]+/)?(?:content|styles)\.xml"  # a chart is an object
-BOOK = r"(?!META-INF/|word/|ppt/|xl/).+\.(?:x?html?|ncx)"
+BOOK = r"(?!META-INF/|word/|ppt/|xl/).+\.(?:x?html?|ncx)|(?:EPUB|OEBPS|OPS)/.+\.xml"
 MEMBERS = re.compile(rf"{OFFICE}|{OPEN_DOCUMENT}|{BOOK}", re.IGNORECASE)
 # Maximum size of a document and of its texts, in bytes, and maximum number of archive members.
 MAX_FILE_BYTES, MAX_TEXT_BYTES, MAX_MEMBERS = 200_000_000, 20_000_000, 10_000

@@ -25,8 +25,10 @@ FRONT_MATTER = regex.compile(
 LINE_END = regex.compile(r"\r\n?|\n")
 LINE_BREAK = regex.compile(r"(?:\r\n?|\n)[ \t>]*+")
 ESCAPED = regex.compile(
-    rf"""\\(?=[!-/:-@[-`{{-~]) | [`] | \*(?=\S) | (?<=\S)\* | (?<!\w)_ | _(?!\w) | ~(?=~) | (?<=\S)~ | <(?=[A-Za-z/!?])
-    | &(?=\#?\w+;) | \](?=\(\s*+(?:<|[^\s()]*+(?:[()]|\s++["'()]))) | (?={COPIED})[\[{{$:!<]""",
+    rf"""\\(?=[!-/:-@[-`{{-~]|\Z) | [`] | \*(?=\S) | (?<=\S)\* | (?<=(?:\A|\W)_{{0,9}})_ | _(?=_{{0,9}}(?!\w))
+    | ~(?=~) | (?<=\S)~ | <(?=[A-Za-z/!?])
+    | &(?=\#?\w+;) | \](?=\(\s*+(?:<|[^\s()]*+(?:[()]|\s++["'()])))
+    | (?<!\[[^\[\]]{{0,200}})\] | (?<=\s)\#(?=\#*\Z) | (?={COPIED})[\[{{$:!<]""",
     regex.VERBOSE | regex.DOTALL,
 )
 # These escape a translation: marks of lists, headings and copied lines at the start of a paragraph, and in a cell, "|".

@@ -24,6 +24,11 @@ COPIED = ("office:annotation", "table:tracked-changes", "text:tracked-changes") 
 # A cell with a value, such as a number or a date, or with a formula. Programs show the value, not its paragraphs.
 VALUE = re.compile(r"""\s[^\s=:]*:(?:value-type\s*=\s*["'](?!string\b)|formula\s*=)""")
 
+# The text of a cell, which LibreOffice shows instead of the paragraph after it. The result of a formula is copied.
+TEXT_VALUE = (
+    r"""\s[\w.-]+:string-value(?<!:formula\s*=[^<>]*)\s*=\s*(?:"[^"<]*"|'[^'<]*')(?=[^<>]*>\s*<[\w.-]+:p[\s>])"""
+)
+
 
 def is_copied(node: XmlNode) -> bool:
     """Return whether a node is copied with its paragraphs."""
@@ -59,4 +64,4 @@ def add_nodes(parser: Parser, parent: XmlNode) -> None:
             parser.copy(node.raw, field_text(parser, unescape(node.escaped_text)) if is_field else "")
 
 
-ODF = nested_formats(lambda node: node.name in PARAGRAPHS, parts_of_paragraph, is_copied)
+ODF = nested_formats(lambda node: node.name in PARAGRAPHS, parts_of_paragraph, is_copied, TEXT_VALUE)

@@ -50,6 +50,8 @@ INVISIBLE = re.compile(
     r'|\s(?:lang|altLang|dirty|err|noProof|smtClean|[^\s<>:="]+:hint)="[^"]*"'
 )
 QUOTE = re.compile("[\"']")
+# Binds a content control to a property of the document, whose text Word then shows.
+BINDING = r"<[\w.-]+:dataBinding\s[^<>]*+(?:(?<=/)>|></[\w.-]+:dataBinding>)"
 TEXT_FIELDS = ("BIBLIOGRAPHY", "FORMTEXT", "HYPERLINK", "INDEX", "TOC")  # fields whose result is text
 FIELD_NAME = re.compile(
     r"""<(?:[^\s<>:]+:)?(?:instrText(?:\s[^<>]*)?>|fldSimple\s[^<>]*\binstr=["'])(?:\s|<[^<>]*>)*+(\w*)"""
@@ -203,7 +205,7 @@ def workbook_formats(members: Mapping[str, bytes]) -> list[Format]:
     for member, content in members.items():
         if TABLE.match(member):
             names.update(squeezed(unescape(name)) for name in COLUMN_NAME.findall(content.decode(errors="replace")))
-    return nested_formats(is_paragraph, parts_of_paragraph, partial(is_copied, kept=names))
+    return nested_formats(is_paragraph, parts_of_paragraph, partial(is_copied, kept=names), BINDING)
 
 
 class Paragraph(Parser):
@@ -309,4 +311,4 @@ class Paragraph(Parser):
         return EMPTY_RUN.sub(lambda match: "" if match[0] in self.empty else match[0], runs)
 
 
-OOXML = nested_formats(is_paragraph, parts_of_paragraph, is_copied)
+OOXML = nested_formats(is_paragraph, parts_of_paragraph, is_copied, BINDING)

@@ -38,10 +38,12 @@ NEW_STATE = '"\ud800"'
 CATALOG_REVIEW = ReviewState('"needs_review"', sure='"translated"', doubtful='"needs_review"')
 CATALOG_STATE = re.compile(r'"state": "(\w+)"')  # of a string in a string catalog
 # A field of TSV without quotes around it that gets none when it is written. Either its text begins with a quote anyway,
-# or `parts_of_string` may divide it: at a tag, at two spaces, or at a space at the start.
-BARE = re.compile('^[ "]|  |<')
+# or `parts_of_string` may divide it: at a tag, a bar, two spaces, or a space at the start.
+BARE = re.compile(r'^[ "]|  |[<|]')
 TAG_START = re.compile(r"</?[^\s/>]+")
 NUMBERED_TAG = re.compile(r"(</?\d+>)")
+# Between two paragraphs of a string. So are the plural forms of Vue, `car | cars`, and Laravel, `{1} car|[2,*] cars`.
+PARAGRAPH_END = r"(\r?\n|[ \t]*\t[ \t]*| {2,}| \| |\| *[\[{][\d*]+(?:,[\d*]+)?[\]}] *)"
 HTML_NAMES = BLOCK | VOID  # names of tags that are read as tags even without a partner
 
 
@@ -63,7 +65,7 @@ def read_string(
     text: str,
     escape: Callable[[str], str] = str,
     tags: Collection[str] = (),
-    paragraph_end: str = r"(\r?\n|[ \t]*\t[ \t]*| {2,})",
+    paragraph_end: str = PARAGRAPH_END,
 ) -> None:
     """Let a parser read a text that may contain tags.
 
@@ -163,7 +165,7 @@ def field_text(field: re.Match[str]) -> str:
     return field["value"] if quoted is None else quoted.replace('""', '"')
 
 
-def csv_rows(text: str, is_tsv: bool = False) -> Iterator[list[re.Match[str]]]:
+def csv_rows(text: str, is_tsv: bool) -> Iterator[list[re.Match[str]]]:
     """Yield the fields of each row that is not empty."""
     delimiter, position = csv_layout(text, is_tsv)
     end = re.escape(delimiter)
@@ -203,7 +205,7 @@ def parse_json_strings(text: str) -> list[Part]:
     Flutter's ARB has notes under these keys. In the messages of a browser extension, only each `message` is a segment.
     Raises ValueError if the text is no JSON.
     """
-    tree = parse_json(text.removeprefix("\ufeff"))
+    tree = parse_json(text.encode())  # may begin with a BOM
     entries = list(tree.values()) if isinstance(tree, dict) else []
     are_messages = [isinstance(entry, dict) and {"message"} <= entry.keys() <= EXTENSION_KEYS for entry in entries]
     is_extension = bool(entries) and all(are_messages)
@@ -227,7 +229,7 @@ def parse_string_catalog(text: str, target: str) -> list[Part]:
 
     replacements: list[Replacement] = []
     try:
-        source_language = parse_json(text.removeprefix("\ufeff"))["sourceLanguage"]
+        source_language = parse_json(text.encode())["sourceLanguage"]
         for path, (start, end) in json_values(text):
             if path[1:] != ["strings", path[-1]]:
                 continue

@@ -13,6 +13,7 @@ from nmt.languages import base_language
 
 UNFINISHED = re.compile(r"""(\sstate\s*=\s*["'])(?:new|initial|needs-translation)\b""")
 STATE = re.compile(r"""\sstate\s*=\s*(?:"[^"]*"|'[^']*')""")
+DETAIL = r"""\s(?:state-qualifier|subState)\s*=\s*(?:"[^"]*"|'[^']*')"""  # of the old state
 SEGMENT = re.compile(r"""\smtype\s*=\s*["']seg\b""")
 SEGMENT_ID = re.compile(r"""\smid\s*=\s*["']([^"']*)["']""")
 # Template of a proposed translation. Fields: namespace prefix, attribute mid="…" of a segment or nothing, similarity in
@@ -84,7 +85,7 @@ def proposal(match: Match, target: XmlNode) -> str:
 
 def set_state(node: XmlNode, unknown: str, doubtful: str) -> None:
     """Set the state of an element. Without confidences, only a state such as "new" is replaced."""
-    tag = open_tag(node)
+    tag = re.sub(DETAIL, "", open_tag(node))
     declared = UNFINISHED.sub(rf"\g<1>{unknown}", tag)
     bare = STATE.sub("", tag)[:-1]
     node.opening = ReviewState(declared, f'{bare} state="translated">', f'{bare} state="{doubtful}">')

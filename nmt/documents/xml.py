@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from xml.parsers import expat
 
+import regex
+
 from nmt.documents.html import Parser, escape_html
 from nmt.documents.markup import Format, Match, Part, between_segments, has_segment
 from nmt.documents.tables import check_depth
@@ -151,6 +153,7 @@ def nested_formats(
     is_paragraph: Callable[[XmlNode], object],
     parts_of: Callable[[XmlNode], list[Part]],
     is_copied: Callable[[XmlNode], object],
+    shown_instead: str,
 ) -> list[Format]:
     """Return the formats that read a document one after the other. Paragraphs inside of others come first.
 
@@ -158,6 +161,7 @@ def nested_formats(
         is_paragraph: whether a node is a paragraph.
         parts_of: a function that returns the parts of the content of a paragraph.
         is_copied: whether a node is copied with its content.
+        shown_instead: a regular expression of what programs would show instead of paragraphs. It is left out.
     """
 
     def parse(text: str, depth: int) -> list[Part]:
@@ -184,7 +188,7 @@ def nested_formats(
                     visit(child, n_around)
             parts.append(node.closing)
 
-        visit(read_xml(text), 0)
+        visit(read_xml(regex.sub(shown_instead, "", text)), 0)
         return parts
 
     return [Format(partial(parse, depth=depth), escape_html) for depth in reversed(range(MAX_NESTED))]

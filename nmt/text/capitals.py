@@ -32,7 +32,7 @@ def as_read(source: str, tokenizer: Tokenizer) -> tuple[str, Style]:
     The text keeps its length.
     """
     text, style = in_sentence_case(source, tokenizer)
-    return tokenizer.with_known_characters(text), style
+    return tokenizer.characters.with_forms(text), style
 
 
 def in_sentence_case(source: str, tokenizer: Tokenizer) -> tuple[str, Style]:

@@ -46,7 +46,10 @@ class KnownCharacters:
         self.forms: dict[str, str] = {}  # cache of the results of `form`
 
     def unknown(self, text: str) -> set[str]:
-        """Return the characters of a text that the model cannot read, see `Tokenizer.unknown`."""
+        """Return the characters of a text that the model cannot read.
+
+        A character counts as known if the model can read it in lower case, without accents, or as a space.
+        """
         return {character for character in set(text) - self.characters if not self.form(character)}
 
     def with_compatible(self, text: str) -> str:

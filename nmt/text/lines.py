@@ -57,18 +57,14 @@ class Pair:
 def decode_lines(stream: Iterable[bytes], name: str, *, strict: bool = False) -> Iterator[str]:
     """Decode the lines of a stream, without their line ends.
 
-    Lines that are not UTF-8 cause one warning, after the last line. If `strict` is true, UTF-16 or over 1 % of bad
-    lines raise DataError instead.
+    Lines that are not UTF-8 cause one warning, after the last line. If `strict` is true, over 1 % of bad lines raise
+    DataError instead.
     """
     n_lines = n_bad = 0
-    is_utf16 = False
     example = ""  # place of the first bad line
     with reading(name):
         for n_lines, raw in enumerate(stream, 1):
             line = raw.removesuffix(b"\n").removesuffix(b"\r")
-            if n_lines == 1:
-                is_utf16 = raw.startswith(UTF16)
-                line = line.removeprefix(BOM)
             try:
                 text = line.decode()
             except UnicodeDecodeError as error:
@@ -81,7 +77,7 @@ def decode_lines(stream: Iterable[bytes], name: str, *, strict: bool = False) ->
         return
     others = ", …" if n_bad > 1 else ""
     message = f"{name} is not UTF-8 in {n_bad:,} of {n_lines:,} lines ({example}{others})"
-    if strict and (n_bad > MAX_BAD_SHARE * n_lines or is_utf16):
+    if strict and n_bad > MAX_BAD_SHARE * n_lines:
         raise DataError(
             message, hint="convert it to UTF-8, `nmt check` guesses its encoding; or set data.allow_bad_utf8=true"
         )
@@ -94,11 +90,18 @@ def reading(name: str, hint: str = "check the path, and that you may read it") -
 
 
 def raw_lines(stream: BinaryIO | gzip.GzipFile, name: str) -> Iterator[bytes]:
-    """Yield the lines of a stream as bytes. Raises DataError if a line is too long."""
+    """Yield the lines of a stream as bytes, without a BOM at the start.
+
+    Raises DataError if the stream is in UTF-16, or a line is too long.
+    """
     # Limit each read, because an endless line would fill the memory.
     number = 0
     while line := stream.readline(MAX_LINE_BYTES + 1):
         number += 1
+        if number == 1:
+            line = line.removeprefix(BOM)
+            if line.startswith(UTF16):
+                raise DataError(f"{name} is in UTF-16", hint="convert it: iconv -f utf-16 -t utf-8 FILE > NEW")
         if len(line) > MAX_LINE_BYTES:
             raise DataError(f"{name}, line {number}: over {MAX_LINE_BYTES:,} bytes", hint="give a file of text")
         yield line

@@ -38,11 +38,12 @@ _BRACES_1 = r"(?:[^{}]|\{[^{}]*+\})*+"
 _BRACES_2 = rf"(?:[^{{}}]|\{{{_BRACES_1}\}})*+"
 _BRACES_3 = rf"(?:[^{{}}]|\{{{_BRACES_2}\}})*+"
 DIRECTIVES = [
-    rf"\{{\s*+\w++\s*+,\s*+(?:plural|select|selectordinal)\s*+,{_BRACES_3}\}}",
+    rf"\{{\s*+\w++\s*+,\s*+(?:choice|plural|select|selectordinal)\s*+,{_BRACES_3}\}}",
     r"\{\s*+\w++\s*+[,:][^{}]*+\}",  # {n, number}, {0:dd MMM}
     r"[$#%]?\{ ?[^\s{}]* ?\}",  # {name}, {0}, {}, {name!r:>10}, ${x}, #{x}, %{x}
     "%%",
     r"%[a-zA-Z_]{2}\w*+%(?![\w%])",  # %name% of Symfony
+    r"%(?:\d++\$)?+#@\w++@",  # %#@files@, a plural form of Apple
     *PRINTF,
 ]
 TAGS = [
@@ -55,6 +56,7 @@ _VARIABLES = [
     r"\$(?:\d++|[a-zA-Z_]\w*+)\$",  # $USER$ of Chrome
     r"\$[a-zA-Z_][a-zA-Z0-9_]*+",  # shell and PHP
     r"(?<![\w@])@[a-zA-Z_][a-zA-Z0-9_-]*+",  # @name of Drupal
+    r"@(?:\.\w++)?+:(?:\w++(?:[.-]\w++)*+|\([^()]*+\))",  # @:key and @.lower:key of Vue
     r"\[X\d++X\]",  # Weblate
 ]
 CODE = rf"(?=[%{{<$@#\[])(?:{'|'.join([*TEMPLATES, *TAGS, *DIRECTIVES, *_VARIABLES])})"  # the set makes it fast

@@ -52,7 +52,7 @@ class Tokenizer:
             check_special_ids(processor)
         self._pieces: list[str] = self._vocabulary or [processor.id_to_piece(i) for i in range(len(processor))]
         self._ids = {piece: i for i, piece in enumerate(self._pieces)}
-        self._characters = KnownCharacters(self._pieces, self.learned or "", self._normalized, self.segmented)
+        self.characters = KnownCharacters(self._pieces, self.learned or "", self._normalized, self.segmented)
         self.targets = [] if self.target_tag is None else self._target_languages()  # such as fra, deu
         if self.target_tag and self.target_tag not in self.targets:
             reason = f"the tokenizer has no tag {tag_of(self.target_tag)}"
@@ -168,21 +168,6 @@ class Tokenizer:
         if self.target_tag:
             tag = tag_of(self.target_tag)
         return [self._token(tag)] if tag else []
-
-    def unknown(self, text: str) -> set[str]:
-        """Return the characters of a text that the model cannot read.
-
-        A character counts as known if the model can read it in lower case, without accents, or as a space.
-        """
-        return self._characters.unknown(text)
-
-    def with_compatible(self, text: str) -> str:
-        """Replace unknown characters by known characters with the same meaning (NFKC), such as U+FB01 by "fi"."""
-        return self._characters.with_compatible(text)
-
-    def with_known_characters(self, text: str) -> str:
-        """Replace unknown white space by spaces, and unknown letters by known forms: lower case, or without accents."""
-        return self._characters.with_forms(text)
 
     def learned_in_bytes(self, ids: NDArray[Any]) -> str:
         """Return the characters that a model learns from the byte pieces among these token ids, sorted."""

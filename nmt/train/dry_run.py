@@ -65,7 +65,7 @@ def measure(session: Session, n_replicas: int | None = None) -> Measurement:
     return Measurement(n_steps, epoch_s, memory, n_replicas)
 
 
-def dry_run(session: Session, n_replicas: int | None = None) -> str:
+def dry_run(session: Session, n_replicas: int | None) -> str:
     """Return a line with the size of the model and the cost of training. Writes no file."""
     cost = measure(session, n_replicas)
     size = f"{session.model.n_parameters:,} parameters on {session.model.device}, replicas: {cost.n_replicas}"

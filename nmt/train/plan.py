@@ -4,20 +4,22 @@ Functions that take a config return a new config. The rules interpolate between 
 of 3,000 to 158,000 pairs.
 """
 
+import logging
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import yaml
-from pydantic import ValidationError
 
-from nmt.config import Config, data_root
+from nmt.config import Config, check_config, data_root
 from nmt.config.yaml_file import CoreDumper
 from nmt.corpus.split import Facts
-from nmt.errors import ConfigError
 from nmt.languages import script_of
+from nmt.train.corpora import pairs_of, root_of
+
+log = logging.getLogger("nmt")
 
 PIECES_PER_WORD = 1.35  # mean number of pieces per word on either side; EOS counts
 # batch_tokens / sqrt(target tokens in all epochs). In trainings of 3 minutes, half of this value gave a lower BLEU on
@@ -34,6 +36,7 @@ ADAMW_LR = 2e-3  # maximum learning rate with train.optimizer=adamw
 FINETUNING_LR = 2.5e-4
 WIDE, WIDE_LR = 512, 1e-4  # models of this width or more get a lower rate
 GENERAL_SHARE = 0.75  # share of the old training text in an epoch
+MIN_OTHERS = 0.3  # minimum number of its pairs with other sources than the new pairs, as a multiple of their number
 FINETUNING_EPOCHS = 40
 LARGE_VOCABULARY = 4_000  # with this many pieces or more, a sampled softmax saves much of the time of a step
 CODE_SHARE = 0.01  # `data.placeholders` is true if at least this share of the pairs has %s, {name}, <b> or the like
@@ -226,19 +229,15 @@ def fit_validation(config: Config, steps_per_epoch: int) -> Config:
     return with_unset(config, {"train": {"validate_every": fitted_interval(steps_per_epoch)}})
 
 
-def with_unset(config: Config, values: dict[str, Any], *, what: str = "sizes chosen for this corpus") -> Config:
+def with_unset(config: Config, values: dict[str, Any], *, what: str = "the sizes chosen for this corpus") -> Config:
     """Return the config, with `values` for settings that the user did not set.
 
-    Raises ConfigError if the new config is invalid. The message calls the values `what`.
+    Raises ConfigError if the new config is invalid. The message begins with `what`.
     """
     tree = config.model_dump(exclude_unset=True)
     for section, settings in values.items():
         tree[section] = {**settings, **tree.get(section, {})}
-    try:
-        return Config.model_validate(tree)
-    except ValidationError as error:
-        message = error.errors()[0]["msg"].removeprefix("Value error, ")
-        raise ConfigError(f"{what} do not fit: {message}", hint="set them all") from error
+    return check_config(tree, {}, what)
 
 
 DATA = """\
@@ -308,34 +307,55 @@ def plan_text(plan: Plan, facts: Facts) -> str:
     return text
 
 
-def finetuning_text(start: str, config: Config, target: str, minutes: float | None) -> str:
-    """Return the settings of a fine-tuning into `target` as YAML. `start` is a run, and `config` is its config.
+def finetuning_text(
+    start: str, config: Config, target: str, minutes: float | None, new_sources: Collection[str]
+) -> str:
+    """Return the settings of a fine-tuning into `target` as YAML.
 
     The training text of the run is mixed in, because a model forgets what it does not read any more. It is left out if
     its files are not here, as after an import. A model of several languages goes on in one direction, without it.
+
+    Args:
+        start: the run to start from.
+        config: its config.
+        target: the target language.
+        minutes: time limit of the user.
+        new_sources: the sources of the new training pairs.
     """
     text = f"  target_tag: {scalar(target)}\n"
     if not config.data.directions:
-        mix = config.data.mix.values()
-        mixed_share = sum(files.weight for files in mix)
-        share_of_each = (1 - mixed_share) / len(config.data.train)
-        shares = [(files, share_of_each) for files in config.data.train]
-        shares += [(files, files.weight) for files in mix]
-        mixed = {}
-        for number, (files, share) in enumerate(shares, start=1):
-            root = data_root(files.root or config.data.root)
-            paths = [root / name for name in (*files.source, *files.target)]
-            if all(map(Path.exists, paths)):
-                corpus = files.model_dump(mode="json", include={"source", "target"})
-                corpus |= {"root": str(root), "weight": round(GENERAL_SHARE * share, 3)}
-                mixed[f"general{number}"] = corpus
-        text = "  # The training text of the run is not here, so the model may forget some of what it has learned.\n"
-        if mixed:
-            text = f"  mix: {scalar(mixed)}  # what the model was trained on, against forgetting\n"
+        mixed = general_corpora(config, new_sources)
+        text = f"  mix: {scalar(mixed)}  # what the model was trained on, against forgetting\n"
+        if not mixed:
+            log.warning(
+                "no training text of %s is mixed in, so the model may forget some of what it has learned", start
+            )
     lr = WIDE_LR if config.model.d_model >= WIDE else FINETUNING_LR
     text += FINETUNING.format(start=scalar(start), lr=lr)
     limit = f"max_minutes: {scalar(minutes)}" if minutes else f"max_epochs: {FINETUNING_EPOCHS}"
     return f"{text}  {limit}\n"
+
+
+def general_corpora(config: Config, new_sources: Collection[str]) -> dict[str, dict[str, Any]]:
+    """Return the training corpora of a run of one direction, for `data.mix` of a fine-tuning.
+
+    A corpus is left out if its files are not here, or if the new text has nearly all of its sources: each epoch would
+    read the few others again and again.
+    """
+    (train,) = config.data.train
+    mix = config.data.mix.values()
+    shares = [(train, 1 - sum(files.weight for files in mix))]
+    shares += [(files, files.weight) for files in mix]
+    mixed = {}
+    for number, (files, share) in enumerate(shares, start=1):
+        root = data_root(root_of(config, files))
+        paths = [root / name for name in (*files.source, *files.target)]
+        if all(map(Path.exists, paths)):
+            n_others = sum(pair.source not in new_sources for pair in pairs_of(config, files))
+            if n_others >= MIN_OTHERS * len(new_sources):
+                corpus = files.model_dump(mode="json", include={"source", "target"})
+                mixed[f"general{number}"] = {**corpus, "root": str(root), "weight": round(GENERAL_SHARE * share, 3)}
+    return mixed
 
 
 def scalar(value: Any) -> str:

@@ -41,7 +41,7 @@ SAMPLED_LINES = 10_000  # number of training lines that `fit_sentences` reads
 # Settings that may change when a run is resumed. Corpora may move, but `check_same_run` compares their contents. The
 # languages of data.train must not change, because the order of the training pairs depends on them.
 MAY_CHANGE = re.compile(
-    r"run|decode\..*|train\.(?!freeze|metric|optimizer).*"
+    r"run|decode\..*|train\.(?!freeze|init_from|metric|optimizer).*"
     r"|data\.(root|allow_bad_utf8|(dev|test).*|(train|mix)\..*(source|target|root))"
 )
 

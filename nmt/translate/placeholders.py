@@ -93,7 +93,7 @@ class Placeholders(Step):
             return None
         source = self.tokenizers.source
         if unknown:
-            text = source.with_compatible(unicodedata.normalize("NFC", text))
+            text = source.characters.with_compatible(unicodedata.normalize("NFC", text))
         tag, rest = source.split_tag(text)
         if SPAN in self.patterns:
             text = tag + numbered(rest)

@@ -45,8 +45,7 @@ def score_pairs(translator: Translator, pairs: Iterable[Pair], options: SearchOp
             tokens = [*tgt[i], EOS] if lengths[i] else []
             log_probs = log_probs_of.get(i, [math.nan] * len(tokens))
             if lengths[i] > limit:
-                message = "line %d is not scored: %d pieces, the model takes %d"
-                log.warning(message, pair.line, lengths[i], limit)
+                log.warning("line %d is not scored: %d pieces, the model takes %d", pair.line, lengths[i], limit)
             score = sum(log_probs) / options.length_divisor(max(len(tokens), 1))
             pieces = target_tokenizer.pieces(tokens)
             hypothesis = TextHypothesis(tokens, log_probs, score, pieces, pair.target)

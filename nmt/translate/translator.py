@@ -226,12 +226,12 @@ class Translator:
         return Encoding(units, self.tokenizers, self.config.data.max_length, options)
 
     def unknown(self, text: str) -> set[str]:
-        """Return the characters of a text that the model cannot read; see `Tokenizer.unknown`.
+        """Return the characters of a text that the model cannot read; see `KnownCharacters.unknown`.
 
         Stand-ins of opaque elements are left out, because they are placeholders.
         """
         tokenizer = self.tokenizers.source
-        return tokenizer.unknown(STAND_IN.sub("", tokenizer.split_tag(text)[1]))
+        return tokenizer.characters.unknown(STAND_IN.sub("", tokenizer.split_tag(text)[1]))
 
     def engine_for(self, options: TranslationOptions, *, watched: bool = False) -> Engine:
         """Return the engine of the translator, or the torch engine if these options need torch.

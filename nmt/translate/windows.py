@@ -80,6 +80,5 @@ def warn_of_cut_lines(translations: Iterable[Translation]) -> None:
     if len(numbers) > N_NAMED:
         named += f" and {len(numbers) - N_NAMED:,} more"
     lines = f"line {named}" if len(numbers) == 1 else f"{len(numbers):,} lines ({named})"
-    message = "translation cut off at the length limit, before the model ended it: %s; "
-    message += "nmt translate --max-length raises it"
+    message = "translation cut off at the length limit, before its end: %s; nmt translate --max-length raises it"
     log.warning(message, lines)

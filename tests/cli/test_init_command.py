@@ -54,6 +54,7 @@ def test_memories_are_joined_and_split(tmp_path: Path) -> None:
 UNSUITABLE = {  # arguments -> part of the error message
     "a.txt a.de": "a.txt: the name does not end in a language code",
     "a.de a.en -o mine": "mine does not end in .yaml",
+    "a.de a.en -o runs/a.yaml": "runs/a.yaml does not end in .yaml, or is in runs/",
     "a.de a.de": "both sides are in 'de'",
     "a.de a.txt --target-lang ../x": "a.txt: '../x' is not a language code",
     "a.de a.txt --target-lang english": "a.txt: 'english' is not a language code",

@@ -78,6 +78,7 @@ def test_a_file_that_is_no_document_is_refused_with_the_option_for_lines(tmp_pat
 UNSUITABLE = {  # arguments -> part of the error message
     "-i folder": "folder is not a file with lines of text",
     "-i a.docx": "a.docx is not a file with lines of text",
+    "-i a.po": "a.po is not a file with lines of text",
     "-i in.zh -o in.zh": "in.zh would be overwritten",
     "-i in.zh -o link": "in.zh would be overwritten",
     "TEXT -o new.docx": "new.docx is named as a document or an archive, but lines of text would be written",

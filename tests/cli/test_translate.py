@@ -284,7 +284,7 @@ def test_lines_that_are_cut_off_are_named_once(five_home: Path, options: str) ->
     text = f"{SOURCE[0]}\n\n{SOURCE[1]}"
     done = run_in(five_home, f"translate -m runs/five --max-length 3 {options}", text.encode())
     (line,) = err_lines(done)
-    assert "translation cut off at the length limit, before the model ended it: 2 lines (1, 3)" in line
+    assert "translation cut off at the length limit, before its end: 2 lines (1, 3)" in line
     if options:
         first, second, third = best_hypotheses(done)
         assert first["cut"] is third["cut"] is True

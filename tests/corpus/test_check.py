@@ -392,7 +392,7 @@ def test_utf_16_is_refused(tmp_path: Path) -> None:
     files = write_pairs(tmp_path, "train", [("a", "b")])
     # Every second byte is 0.
     files.target[0].write_bytes("b\n".encode("utf-16"))
-    with pytest.raises(DataError, match="perhaps utf-16"):
+    with pytest.raises(DataError, match="is in UTF-16"):
         check([files])
 
 

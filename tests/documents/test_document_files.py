@@ -31,7 +31,7 @@ TEXTS = {
     "a.html": "<html><head><title>Hund</title></head>\n<p>der <b>rote</b> Hund</html>\n",
     "a.srt": "1\r\n00:00:01,000 --> 00:00:02,500\r\n- Ein Hund?\r\n- Ja.\r\n",
     "a.vtt": "WEBVTT\n\nNOTE Notiz\n\n00:01.000 --> 00:02.500 align:start\nEin <i>Hund</i>\nbellt\n",
-    "a.json": '{"Titel": "Hund",\n "b": ["da", 1, "\\u0031"], "c": {"d": "ein \\"Wort\\""}}',
+    "a.json": '{"Titel": "Hund",\n "b": ["da", 1, "\\u0031"], "c": {"d": "ein \\"Wort\\""}, "e": "ein Tag | Tage"}',
     "a.csv": 'Nr,Text\r\n1,"Ein ""Hund"", rot"\r\n\r\n2,"da\n"\r\n',
     "a.xlf": '<xliff version="1.2"><trans-unit id="1"><source>Ein <g>Hund</g></source></trans-unit></xliff>',
     "a.arb": '{"@@locale": "de", "a": "ein Hund", "@a": {"type": "text"}}',
@@ -73,6 +73,7 @@ ARCHIVES |= {
     "a.epub": {
         "mimetype": "application/epub+zip",
         "OEBPS/a.xhtml": "<html><body><p>ein <i>Hund</i></p></body></html>",
+        "OEBPS/b.xml": "<html><body><p>zwei</p></body></html>",
         "OEBPS/toc.ncx": "<ncx><text>Kapitel</text></ncx>",
         "OEBPS/book.opf": "<title>Titel</title>",
     },
@@ -83,7 +84,7 @@ SENTENCES = {
     "a.html": ["Hund", "der rote Hund"],
     "a.srt": ["Ein Hund?", "Ja."],
     "a.vtt": ["Ein Hund bellt"],
-    "a.json": ["Hund", "da", 'ein "Wort"'],
+    "a.json": ["Hund", "da", 'ein "Wort"', "ein Tag", "Tage"],
     "a.csv": ['Ein "Hund", rot', "da"],
     "a.arb": ["ein Hund"],
     "a.ftl": ["ein {} Hund", "da"],
@@ -95,7 +96,7 @@ SENTENCES = {
     "a.pptx": ["Titel", "Notiz"],
     "a.odt": ["ein Hund", "Kopf", "Zeile"],
     "a.xlsx": ["Hund", "Katze"],
-    "a.epub": ["ein Hund", "Kapitel"],
+    "a.epub": ["ein Hund", "zwei", "Kapitel"],
 }
 
 

@@ -37,7 +37,7 @@ def parts(html: str) -> str:
     return "|".join(shown)
 
 
-# A fragment and below it its parts, as `parts` shows them.
+# Tables of a fragment and below it its parts, as `parts` shows them. Blocks separate segments.
 BLOCKS = """
 Ein Hund
 *Ein Hund*
@@ -60,6 +60,7 @@ a<br>b<br/>c
 <hr><b>...</b>
 <hr>|<b>...</b>
 """
+# Inline tags are elements of a segment.
 INLINE = """
 1 &lt; 2 &amp;&nbsp;3 &auml;
 *1 < 2 &\u00a03 ä*
@@ -91,6 +92,7 @@ Hallo <?= $name ?>, du
 a < b & c <
 *a < b & c <*
 """
+# Some elements are copied.
 COPIED = """
 <script>if (a<b) f('</p>')</script>a
 <script>|if (a<b) f('</p>')|</script>|*a*
@@ -122,6 +124,7 @@ a <i translate='NO'>B</i> c
 <div><p translate=no>a<br><b>b</b></div>c
 <div>|<p translate=no>|a|<br>|<b>|b|</b>|</div>|*c*
 """
+# Readings are copied with their base.
 READINGS = """
 <ruby>漢<rp>(</rp><rt>kan</rt></ruby>です
 *<ruby>[漢<rp>{(}</rp><rt>{kan}</rt>]</ruby>です*
@@ -129,6 +132,7 @@ READINGS = """
 <ruby>漢<rt>kan<rt>zi</ruby>です
 *<ruby>[漢<rt>{kan}<rt>{zi}]</ruby>です*
 """
+# A part of what is copied may be translated.
 TRANSLATED = """
 <p translate=no>a <b translate=yes>Hund</b> c</p>d
 <p translate=no>|a |<b translate=yes>|*[Hund]</b>*| c|</p>|*d*
@@ -139,6 +143,7 @@ TRANSLATED = """
 ein <b translate=no>Haus <i translate="">Hund</i></b> da
 *ein <b translate=no>[{Haus }<i translate="">[Hund]</i>]</b> da*
 """
+# An element without letters is opaque unless it is in a word.
 WITHOUT_LETTERS = """
 Buch<sup>[1]</sup>, da
 *Buch<sup>{[1]}</sup>, da*
@@ -167,6 +172,7 @@ a<b> </b>b
 <b>Hund</b><i>!</i> <i>„</i>Ja<i>“</i> <b>&amp;</b> da
 *<b>[Hund]</b><i>[!]</i> <i>[„]</i>Ja<i>[“]</i> <b>{&amp;}</b> da*
 """
+# A text continues the one before it if it looks so.
 NEIGHBORS = """
 <a>Ja</a><a>nein</a>
 *<a>[Ja]</a>*|<a>|*[nein]</a>*
@@ -192,6 +198,7 @@ Suche<img>Hilfe
 <x-a>Ja</x-a><x-b>nein</x-b>
 <x-a>|*Ja*|</x-a>|<x-b>|*nein*|</x-b>
 """
+# Templates are opaque, and statements separate segments.
 TEMPLATES = """
 ein {{ a | b }} und <?= $a->b ?> da
 *ein {{{ a | b }}} und {<?= $a->b ?>} da*
@@ -214,6 +221,7 @@ a {{ b <i>c</i> }}
 {{- /* a {{ b }} */ -}}Hund {{/* c */}}
 *{{- /* a {{ b }} */ -}}[]Hund {{/* c */}}[]*
 """
+# Tags may lack their partner.
 HALF_TAGS = """
 a <b>c
 *a <b>[c]*
@@ -233,6 +241,12 @@ a <!-- b
 a <code><img>
 *a <code>[<img>[]]*
 
+<a href="b"">c</a> <i title='d's' 'e>f</i> g
+*<a href="b"">[c]</a> <i title='d's' 'e>[f]</i> g*
+
+a <![CDATA[b > c]]> d
+*a <![CDATA[b > c]]>[] d*
+
 <b>Titel<br></b>Gestern
 *<b>[Titel]*|<br>|</b>|*Gestern*
 
@@ -241,52 +255,12 @@ Ende<b><br>Neu</b>
 """
 
 
-def cases(text: str) -> list[list[str]]:
-    return [case.split("\n") for case in rows_of(text, "\n\n")]
+TABLES = BLOCKS, INLINE, COPIED, READINGS, TRANSLATED, WITHOUT_LETTERS, NEIGHBORS, TEMPLATES, HALF_TAGS
 
 
-@pytest.mark.parametrize(("html", "expected"), cases(BLOCKS))
-def test_blocks_separate_segments(html: str, expected: str) -> None:
-    assert parts(html) == expected
-
-
-@pytest.mark.parametrize(("html", "expected"), cases(INLINE))
-def test_inline_tags_are_elements_of_a_segment(html: str, expected: str) -> None:
-    assert parts(html) == expected
-
-
-@pytest.mark.parametrize(("html", "expected"), cases(COPIED))
-def test_some_elements_are_copied(html: str, expected: str) -> None:
-    assert parts(html) == expected
-
-
-@pytest.mark.parametrize(("html", "expected"), cases(READINGS))
-def test_readings_are_copied_with_their_base(html: str, expected: str) -> None:
-    assert parts(html) == expected
-
-
-@pytest.mark.parametrize(("html", "expected"), cases(TRANSLATED))
-def test_a_part_of_what_is_copied_may_be_translated(html: str, expected: str) -> None:
-    assert parts(html) == expected
-
-
-@pytest.mark.parametrize(("html", "expected"), cases(WITHOUT_LETTERS))
-def test_an_element_without_letters_is_opaque_unless_it_is_in_a_word(html: str, expected: str) -> None:
-    assert parts(html) == expected
-
-
-@pytest.mark.parametrize(("html", "expected"), cases(NEIGHBORS))
-def test_a_text_continues_the_one_before_it_if_it_looks_so(html: str, expected: str) -> None:
-    assert parts(html) == expected
-
-
-@pytest.mark.parametrize(("html", "expected"), cases(TEMPLATES))
-def test_templates_are_opaque_and_statements_separate_segments(html: str, expected: str) -> None:
-    assert parts(html) == expected
-
-
-@pytest.mark.parametrize(("html", "expected"), cases(HALF_TAGS))
-def test_tags_may_lack_their_partner(html: str, expected: str) -> None:
+@pytest.mark.parametrize("case", rows_of("".join(TABLES), "\n\n"))
+def test_a_fragment_has_these_parts(case: str) -> None:
+    html, expected = case.split("\n")
     assert parts(html) == expected
 
 

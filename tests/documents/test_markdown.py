@@ -31,6 +31,8 @@ INLINE = [
     "HUND[^1] DA\n\n[^1]: EIN WORT\n",
     "DER {{ name }} UND $a_1 * b$ DA",
     "![a](b) DER {{ x }} DA <http://x.de>",
+    "\\_\\_EIN\\_\\_ HUND__DA **C:\\\\** [EIN \\] WORT](da)",
+    "# DIE TASTE \\#",
 ]
 BLOCKS = [
     "# EIN `ls -l` TITEL #\r\n\r\nDA\r\n===\r\n",

@@ -35,6 +35,7 @@ RUBY = "<text:ruby><text:ruby-base>{}</text:ruby-base><text:ruby-text>[x]</text:
 SPAN = '<text:span text:style-name="T1">{}</text:span>'
 ANNOTATION = "<office:annotation><text:p>[note]</text:p></office:annotation>"
 CELL = '<table:table-cell office:value-type="{}"><text:p>{}</text:p></table:table-cell>'
+FORMULA = "<table:table-cell table:formula='x' office:string-value='da'><text:p>da</text:p></table:table-cell>"
 # Texts in brackets are not translated.
 DOCUMENTS = {
     "heading": "<text:h>Titel</text:h>",
@@ -68,6 +69,13 @@ def test_a_document_keeps_all_but_its_words(name: str) -> None:
 def test_a_space_element_between_words_is_a_space() -> None:
     result = translated(root("<text:p>a<text:s/>b</text:p>"))
     assert result == root("<text:p>A B</text:p>")
+
+
+def test_a_cell_does_not_keep_the_source_as_its_value() -> None:
+    cell = "<table:table-cell{}><text:p>{}</text:p></table:table-cell>"
+    source = cell.format(" office:string-value='da'", "da")
+    expected = cell.format("", "DA")
+    assert translated(root(source + FORMULA)) == root(expected + FORMULA)
 
 
 def test_prefixes_are_those_of_the_document() -> None:

@@ -103,6 +103,13 @@ def test_a_paragraph_keeps_all_but_its_words(name: str) -> None:
     assert translated(content) == expected
 
 
+def test_a_content_control_is_not_bound_to_a_text_that_stays() -> None:
+    control = CONTROL.format("[{}]")
+    bound = control.replace("<w:alias", "<w:dataBinding w:xpath='/a'/><w:alias")
+    result = translated(p(bound.format("ein")))
+    assert result == p(control.format("EIN"))
+
+
 def test_the_base_of_ruby_is_translated() -> None:
     result = translated(p(f"{RUBY.format('[ein]')}[ da]"))
     assert result == p(f"{RUBY.format('[EIN]')}[ DA]")

@@ -67,6 +67,7 @@ TARGETS = {
     "<target id='1'/>": "<target id='1'>A</target>",
     "<target> <g><!--b--></g> </target>": "<target>A</target>",
     "<target state='new'>b</target>": "<target state='needs-review-translation'>A</target>",
+    "<target state='new' state-qualifier='x'/>": "<target state='needs-review-translation'>A</target>",
     "<target>b</target>": "<target>b</target>",
     "<target><x/></target>": "<target><x/></target>",
 }
@@ -82,7 +83,7 @@ def test_a_target_is_written_if_it_is_empty_or_new(target: str, version: str) ->
 
 
 def test_the_state_of_a_segment_in_version_2_says_that_it_is_translated() -> None:
-    source = "<segment state='initial'><source>a</source></segment>"
+    source = "<segment state='initial' subState='x:y'><source>a</source></segment>"
     expected = "<segment state='translated'><source>a</source><target>A</target></segment>"
     written = echoed(file_of(source), XLIFF)
     assert written == file_of(expected)

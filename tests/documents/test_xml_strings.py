@@ -20,6 +20,12 @@ RESOURCES = r"""
 <string name="a">\u0020a|  b &#8230; </string>
 <string name="a">\u0020A B … </string>
 
+<string name="a">a\u0020\u0020\u0020b   c</string>
+<string name="a">A\u0020\u0020 B C</string>
+
+<string name="a">a \ud83d\ude00</string>
+<string name="a">A 😀</string>
+
 <string name="a">\@a</string>
 <string name="a">\@A</string>
 
@@ -62,11 +68,6 @@ def test_strings_of_android_are_translated_in_place(case: str) -> None:
 def test_references_and_other_resources_of_android_stay(resource: str) -> None:
     text = android_file(resource)
     assert echoed(text, ANDROID) == text
-
-
-def test_two_escapes_can_be_one_character() -> None:
-    written = echoed(android_file(r"<string>a \ud83d\ude00</string>"), ANDROID)
-    assert written == android_file("<string>A 😀</string>")
 
 
 def test_half_of_a_character_is_an_error() -> None:
@@ -124,7 +125,7 @@ RESX_FILE = """<root><resheader name="a"><value>text/b</value></resheader>
 </root>"""
 STRINGSDICT_FILE = """<!DOCTYPE plist PUBLIC "-//Apple//DTD PLIST 1.0//EN" "http://www.apple.com/a.dtd">
 <plist version="1.0"><dict><key>a</key><dict>
-<key>NSStringLocalizedFormatKey</key><string>[b] %#@files@ [c]</string>
+<key>NSStringLocalizedFormatKey</key><string>[b] %#@files@ [c] %1$#@days@</string>
 <key>files</key><dict><key>NSStringFormatSpecTypeKey</key><string>NSStringPluralRuleType</string>
 <key>NSStringFormatValueTypeKey</key><string>d</string>
 <key>one</key><string>[file]</string><key>other</key><string>[files]</string></dict></dict></dict></plist>"""

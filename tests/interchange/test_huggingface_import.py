@@ -101,8 +101,8 @@ def trained(folder: Path) -> Imported:
 @pytest.mark.parametrize("line", [GERMAN[0], "Hund 2024 Park! das gibt es nicht"])
 def test_greedy_translations_are_those_of_generate(imported: Imported, line: str) -> None:
     tokenizer = imported.ours.tokenizers.source
-    unknown = tokenizer.unknown(line)
-    known = tokenizer.with_known_characters(line)
+    unknown = tokenizer.characters.unknown(line)
+    known = tokenizer.characters.with_forms(line)
     # Both tokenizers know all characters that are left.
     characters = [character for character in known if character not in unknown]
     text = "".join(characters)

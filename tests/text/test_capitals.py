@@ -170,4 +170,4 @@ def test_white_space_that_the_model_does_not_know_is_read_as_a_space(space: str)
 
 def test_white_space_that_the_model_knows_stays() -> None:
     lines = [line.replace("Hund ", "Hund\u00a0") for line in GERMAN]
-    assert tokenizer_of(lines).with_known_characters("a\u00a0b\tÉ") == "a\u00a0b E"
+    assert tokenizer_of(lines).characters.with_forms("a\u00a0b\tÉ") == "a\u00a0b E"

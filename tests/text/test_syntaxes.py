@@ -24,12 +24,14 @@ der %-Satz in % des Preises, ⟪100⟫%ig, ⟪5⟫ %-ige
 BRACES = """
 ⟪{}⟫ ⟪{name!r:>10}⟫ ⟪{0:N2}⟫ ⟪{n, number}⟫ ⟪%{x}⟫ ⟪#{x}⟫ ⟪${x}⟫ {wie hier}
 ⟪{n, plural, one {# Tag} other {{x} Tage}}⟫ und
+⟪{0,choice,0#kein Tag|1#ein Tag|1<{0} Tage}⟫ und
 ⟪{{ a | f }}⟫ ⟪{{- x}}⟫ ⟪{{{x}}}⟫ ⟪@{{ x }}⟫ ⟪{!! $x !!}⟫ ⟪{# a #}⟫
 ⟪{% if a > 1 %}⟫ja⟪{% endif %}⟫ ⟪<%= a %>⟫ ⟪<?= $a ?>⟫
 """
 OTHERS = """
 ⟪<0>⟫Buch⟪</0>⟫ ⟪<1/>⟫ ⟪$t(key)⟫ ⟪$USER$⟫ ⟪$HOME⟫ ⟪[X13X]⟫
 ⟪:name⟫ und ⟪!name⟫ und ⟪@name⟫, aber Wort:wort Ja!nein
+⟪%#@files@⟫ und ⟪%1$#@files@⟫, ⟪@:common.dog⟫. ⟪@.lower:key⟫ ⟪@:(key)⟫
 ⟪$5⟫ ⟪-5⟫ ⟪€10⟫ ⟪10€⟫ ⟪10-20⟫ ⟪5⟫ %
 """
 

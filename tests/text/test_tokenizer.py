@@ -198,16 +198,16 @@ def test_without_byte_fallback_nothing_is_learned_in_bytes() -> None:
 
 
 def test_characters_that_are_learned_are_known(unigram: Tokenizer) -> None:
-    assert unigram.unknown("kız ₪") == {"ı", "₪"}
+    assert unigram.characters.unknown("kız ₪") == {"ı", "₪"}
     taught = Tokenizer(unigram.model, learned="ı₪")
-    assert taught.unknown("kız ₪ €") == {"€"}
-    assert taught.with_known_characters("ı") == "ı"
+    assert taught.characters.unknown("kız ₪ €") == {"€"}
+    assert taught.characters.with_forms("ı") == "ı"
     assert taught == unigram, "it encodes texts alike"
 
 
 READ = {
     "ﬁne": "fine",
-    "ｒｅｄ": "ｒｅｄ",  # single letters are replaced without a change of the length, by with_known_characters
+    "ｒｅｄ": "ｒｅｄ",  # single letters are replaced without a change of the length, by with_forms
     "３": "３",  # "3" is unknown, too
     "cat™": "cat™",  # a sign is not its letters
     "x²": "x²",
@@ -217,14 +217,14 @@ READ = {
 
 @pytest.mark.parametrize("text", READ)
 def test_what_stands_for_known_characters_is_replaced_by_them(unigram: Tokenizer, text: str) -> None:
-    assert unigram.with_compatible(text) == READ[text]
+    assert unigram.characters.with_compatible(text) == READ[text]
 
 
 def test_what_nfkc_makes_a_learned_character_is_known(unigram: Tokenizer) -> None:
     tokenizer = Tokenizer(unigram.model, nfkc=True, learned="ア")
-    assert tokenizer.unknown("ｱｲ") == {"ｲ"}
+    assert tokenizer.characters.unknown("ｱｲ") == {"ｲ"}
 
 
 def test_a_learned_ligature_stays(unigram: Tokenizer) -> None:
     tokenizer = Tokenizer(unigram.model, learned="ﬁ")
-    assert tokenizer.with_compatible("ﬁne ﬂy") == "ﬁne fly"
+    assert tokenizer.characters.with_compatible("ﬁne ﬂy") == "ﬁne fly"

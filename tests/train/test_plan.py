@@ -1,5 +1,6 @@
 """Settings that the user did not set are chosen for the corpus and the machine; no others change."""
 
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -76,15 +77,16 @@ def init_config(
     return check_config(yaml.safe_load(text), {}, "test")
 
 
-def finetuning_config(start: Config, minutes: float | None = None) -> Config:
+def finetuning_config(start: Config, minutes: float | None = None, new_sources: Collection[str] = ()) -> Config:
     """Return the config that `nmt init --from` writes."""
-    text = data_text(facts_of(500), "runs/x", "new", ("de", "en")) + finetuning_text("runs/old", start, "en", minutes)
+    text = data_text(facts_of(500), "runs/x", "new", ("de", "en"))
+    text += finetuning_text("runs/old", start, "en", minutes, new_sources)
     return check_config(yaml.safe_load(text), {}, "test")
 
 
 def test_a_fine_tuning_mixes_the_text_of_the_run_in(tmp_path: Path) -> None:
     for name in ("train.de", "train.en"):
-        (tmp_path / name).touch()
+        (tmp_path / name).write_text("a")
     start = init_config(20_000, ("de", "en"), root=str(tmp_path))
     config = finetuning_config(start, 3)
     [general] = config.data.mix.values()
@@ -95,7 +97,7 @@ def test_a_fine_tuning_mixes_the_text_of_the_run_in(tmp_path: Path) -> None:
 
 
 def test_a_second_fine_tuning_mixes_what_the_first_one_read(tmp_path: Path) -> None:
-    (tmp_path / "a").touch()
+    (tmp_path / "a").write_text("a")
     corpus = {"root": str(tmp_path), "source": "a", "target": "a"}
     first = config_of(data={"train": corpus, "mix": {"general1": {**corpus, "weight": 0.75}}})
     weights = [files.weight for files in finetuning_config(first).data.mix.values()]
@@ -109,8 +111,17 @@ def test_a_model_of_several_languages_goes_on_in_one_direction() -> None:
     assert (config.data.target_tag, config.data.mix) == ("en", {})
 
 
-def test_a_training_text_that_is_not_here_is_not_mixed_in() -> None:
+def test_a_training_text_that_is_not_here_is_not_mixed_in(caplog: pytest.LogCaptureFixture) -> None:
     config = finetuning_config(init_config(20_000, ("de", "en"), root="old"))
+    assert not config.data.mix
+    assert "no training text of runs/old is mixed in, so the model may forget" in caplog.text
+
+
+def test_a_training_text_that_the_new_text_contains_is_not_mixed_in(tmp_path: Path) -> None:
+    for name in ("train.de", "train.en"):
+        (tmp_path / name).write_text("a\nb\nc\nd\n")
+    start = init_config(20_000, ("de", "en"), root=str(tmp_path))
+    config = finetuning_config(start, new_sources="abcdef")
     assert not config.data.mix
 
 

@@ -223,7 +223,7 @@ def test_a_watched_search_finds_the_same() -> None:
 
 # --- lines that are cut off -------------------------------------------------------------------------------
 
-CUT = "translation cut off at the length limit, before the model ended it: {}; nmt translate --max-length raises it"
+CUT = "translation cut off at the length limit, before its end: {}; nmt translate --max-length raises it"
 
 
 @pytest.fixture
