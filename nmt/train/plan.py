@@ -325,11 +325,9 @@ def finetuning_text(
     text = f"  target_tag: {scalar(target)}\n"
     if not config.data.directions:
         mixed = general_corpora(config, new_sources)
-        text = f"  mix: {scalar(mixed)}  # what the model was trained on, against forgetting\n"
+        text = f"  mix: {scalar(mixed)}  # the old training text, against forgetting\n"
         if not mixed:
-            log.warning(
-                "no training text of %s is mixed in, so the model may forget some of what it has learned", start
-            )
+            log.warning("not mixed in: the training text of %s, which is not here or in the new text, too", start)
     lr = WIDE_LR if config.model.d_model >= WIDE else FINETUNING_LR
     text += FINETUNING.format(start=scalar(start), lr=lr)
     limit = f"max_minutes: {scalar(minutes)}" if minutes else f"max_epochs: {FINETUNING_EPOCHS}"
