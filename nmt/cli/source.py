@@ -12,7 +12,8 @@ from nmt.errors import InputError
 
 # The beginning of a path on Linux, macOS and Windows: /a, ./a, ../a, ~/a, C:\a, .\a, \\server\a
 PATH_START = re.compile(r"/|~[/\\]|\.\.?[/\\]|[A-Za-z]:[/\\]|\\\\")
-LINES = ".arb .htm .html .md .ts .txt"  # these can be lines, too; arb and ts are codes of languages
+# Suffixes of documents that -i reads as lines. `.arb` and `.ts` may also be codes of languages, as in `new.ts`.
+LINES = (".arb", ".htm", ".html", ".md", ".ts", ".txt")
 KNOWN_SUFFIXES = (*SUFFIXES, ".gz")
 
 
@@ -77,13 +78,12 @@ def check_sentence(text: str) -> None:
 
 
 def check_lines(input_file: Path | None, output: Path | None) -> None:
-    """Raise InputError if -i names a folder, a document that does not consist of lines, or the same file as -o."""
+    """Raise InputError if -i names a folder, a document that is not read line by line, or the same file as -o."""
     if input_file is None or input_file == DASH:
         return
-    name = quote(str(input_file))
     suffix = input_file.suffix.lower()
     if input_file.is_dir() or (suffix in SUFFIXES and suffix not in LINES):
-        hint = f"for documents: nmt translate {name} -o NEW{suffix}"
+        hint = f"for documents: nmt translate {quote(str(input_file))} -o NEW{suffix}"
         raise InputError(f"{input_file} is not a file with lines of text", hint=hint)
     if output is not None and input_file.is_file() and output.is_file() and output.samefile(input_file):
         raise InputError(f"{input_file} would be overwritten", hint="give another name after -o")

@@ -129,7 +129,7 @@ class Data(Section):
 
     @property
     def longest(self) -> int:
-        """The maximum number of pieces of a side of a training pair, which may be two concatenated pairs."""
+        """The maximum length of each side of a training example in pieces. An example may be two concatenated pairs."""
         return self.max_length * 2 if self.concatenate else self.max_length
 
     @property

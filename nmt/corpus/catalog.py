@@ -71,5 +71,4 @@ def command(corpus: Corpus, languages: Sequence[str]) -> str:
 
 def pinned(corpus: str) -> dict[str, str]:
     """Return the expected SHA-256 of each pinned text, by file name without .gz."""
-    lines = package_text(f"pins/{corpus}.sha256").splitlines()
-    return {name: digest for digest, name in map(str.split, lines)}
+    return {name: digest for digest, name in map(str.split, package_text(f"pins/{corpus}.sha256").splitlines())}

@@ -72,9 +72,10 @@ def encoding_of(suffix: str, content: bytes) -> str:
 
 
 def encoded(text: str, encoding: str, suffix: str) -> bytes:
-    """Encode a text. Other characters are written as `&#233;` in HTML and EPUB, and as `\\u00e9` in property files.
+    """Encode a text. Characters that the encoding lacks are written as escapes.
 
-    A page without a BOM that names another encoding than UTF-8 is written in ASCII, because browsers use that encoding.
+    In HTML and EPUB, these are references such as `&#233;`, and in property files `\\u00e9`. A page without a BOM that
+    names another encoding than UTF-8 is written in ASCII, because browsers use that encoding.
     """
     if suffix in (".epub", ".htm", ".html"):
         is_ascii = OTHER_CHARSET.search(text) and not text.startswith("\ufeff")

@@ -22,7 +22,8 @@ PARAGRAPHS = ("w:p", "a:p", *LABELS)
 # These nodes are paragraphs if they contain runs. A text may be written twice, for programs that know an extension and
 # for others.
 PARENTS = ("x:si", "x:is", "mc:Choice", "mc:Fallback")
-# Numbers, and phonetic readings and runs of Excel. The runs of a text are translated together, as a paragraph.
+# Nodes that are copied: numbers of charts, and of Excel the phonetic readings and single runs. The runs of a text are
+# translated together, when its paragraph is read.
 COPIED = ("c:numCache", "c:numLit", "cx:numDim", "x:r", "x:rPh")
 RUNS = ("w:r", "a:r", "x:r")
 TEXTS = ("w:t", "a:t", "x:t")

@@ -37,8 +37,8 @@ EXTENSION_KEYS = {"message", "description", "placeholders", "hash", "key"}  # of
 NEW_STATE = '"\ud800"'
 CATALOG_REVIEW = ReviewState('"needs_review"', sure='"translated"', doubtful='"needs_review"')
 CATALOG_STATE = re.compile(r'"state": "(\w+)"')  # of a string in a string catalog
-# A field of TSV without quotes around it that gets none when it is written. Either its text begins with a quote anyway,
-# or `parts_of_string` may divide it: at a tag, a bar, two spaces, or a space at the start.
+# Matches a TSV field that is never put in quotation marks: it begins with one already, or `parts_of_string` may divide
+# it at a tag, a vertical bar, two spaces, or a space at the start.
 BARE = re.compile(r'^[ "]|  |[<|]')
 TAG_START = re.compile(r"</?[^\s/>]+")
 NUMBERED_TAG = re.compile(r"(</?\d+>)")

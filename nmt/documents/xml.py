@@ -161,7 +161,7 @@ def nested_formats(
         is_paragraph: whether a node is a paragraph.
         parts_of: a function that returns the parts of the content of a paragraph.
         is_copied: whether a node is copied with its content.
-        shown_instead: a regular expression of what programs would show instead of paragraphs. It is left out.
+        shown_instead: a regular expression of markup to remove, whose text programs would show instead of a paragraph.
     """
 
     def parse(text: str, depth: int) -> list[Part]:

@@ -81,7 +81,7 @@ def decode_android(text: str) -> str:
 
 
 def escape_android(text: str) -> str:
-    """Return a text as the content of an element of Android, which shows one space unless several are escaped."""
+    """Escape a text for an Android resource. Several spaces are escaped, because Android would show only one."""
     text = ANDROID_SIGN.sub(r"\\\g<0>", text).replace("  ", r"\u0020\u0020")
     return escape_html(text).replace("\n", r"\n").replace("\t", r"\t")
 
@@ -103,7 +103,7 @@ def stringsdict_pairs(dictionary: XmlNode) -> Pairs:
 
 QT = UnitTable("file of Qt Linguist: <TS>", r"TS\b", ("message",), qt_pairs, codes=ACCESS_KEY).format()
 RESX = UnitTable(".resx file: <root>", r"root\b", ("data",), resx_pairs, codes=ACCESS_KEY).format()
-PLURALS = r"(%(?:\d+\$)?#@\w+@)"  # stands for one of the plural forms of a name
+PLURALS = r"(%(?:\d+\$)?#@\w+@)"  # such as %#@files@, which Apple replaces by one of the plural forms of `files`
 STRINGSDICT = UnitTable(".stringsdict: <plist>", r"plist\b", ("dict",), stringsdict_pairs, codes=PLURALS).format()
 ANDROID = UnitTable(
     "file of strings of Android: <resources>; of .xml files, no others are read",

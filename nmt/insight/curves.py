@@ -49,7 +49,7 @@ def read_figures(run: RunDirectory) -> tuple[dict[str, list[float]], list[dict[s
 
 
 def curves_of(rows: NDArray[np.float64]) -> dict[str, list[float]]:
-    """Return the curves of a run by name. `rows` has the start (s) and `COLUMNS` of each step.
+    """Return the curves of a run by name. Each row is a step: its start in seconds and the values of `COLUMNS`.
 
     A curve is a list with one value per point. The curve "step" is the x axis. There are at most `MAX_POINTS` points.
     """

@@ -36,7 +36,7 @@ ADAMW_LR = 2e-3  # maximum learning rate with train.optimizer=adamw
 FINETUNING_LR = 2.5e-4
 WIDE, WIDE_LR = 512, 1e-4  # models of this width or more get a lower rate
 GENERAL_SHARE = 0.75  # share of the old training text in an epoch
-MIN_OTHERS = 0.3  # minimum number of its pairs with other sources than the new pairs, as a multiple of their number
+MIN_OTHERS = 0.3  # an old corpus is mixed in if it has this many pairs with other sources for each new pair, or more
 FINETUNING_EPOCHS = 40
 LARGE_VOCABULARY = 4_000  # with this many pieces or more, a sampled softmax saves much of the time of a step
 CODE_SHARE = 0.01  # `data.placeholders` is true if at least this share of the pairs has %s, {name}, <b> or the like
@@ -319,7 +319,7 @@ def finetuning_text(
         start: the run to start from.
         config: its config.
         target: the target language.
-        minutes: time limit of the user.
+        minutes: time limit in minutes, or None.
         new_sources: the sources of the new training pairs.
     """
     text = f"  target_tag: {scalar(target)}\n"
@@ -327,7 +327,7 @@ def finetuning_text(
         mixed = general_corpora(config, new_sources)
         text = f"  mix: {scalar(mixed)}  # the old training text, against forgetting\n"
         if not mixed:
-            log.warning("not mixed in: the training text of %s, which is not here or in the new text, too", start)
+            log.warning("the training text of %s is not mixed in: it is missing, or the new text contains it", start)
     lr = WIDE_LR if config.model.d_model >= WIDE else FINETUNING_LR
     text += FINETUNING.format(start=scalar(start), lr=lr)
     limit = f"max_minutes: {scalar(minutes)}" if minutes else f"max_epochs: {FINETUNING_EPOCHS}"
@@ -347,7 +347,7 @@ def general_corpora(config: Config, new_sources: Collection[str]) -> dict[str, d
     mixed = {}
     for number, (files, share) in enumerate(shares, start=1):
         root = data_root(root_of(config, files))
-        paths = [root / name for name in (*files.source, *files.target)]
+        paths = [root / name for name in files.source + files.target]
         if all(map(Path.exists, paths)):
             n_others = sum(pair.source not in new_sources for pair in pairs_of(config, files))
             if n_others >= MIN_OTHERS * len(new_sources):

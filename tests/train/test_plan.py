@@ -114,7 +114,7 @@ def test_a_model_of_several_languages_goes_on_in_one_direction() -> None:
 def test_a_training_text_that_is_not_here_is_not_mixed_in(caplog: pytest.LogCaptureFixture) -> None:
     config = finetuning_config(init_config(20_000, ("de", "en"), root="old"))
     assert not config.data.mix
-    assert "not mixed in: the training text of runs/old" in caplog.text
+    assert "the training text of runs/old is not mixed in: it is missing" in caplog.text
 
 
 def test_a_training_text_that_the_new_text_contains_is_not_mixed_in(tmp_path: Path) -> None:

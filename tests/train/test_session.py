@@ -142,7 +142,13 @@ def test_another_architecture_is_refused(corpus: Path) -> None:
     with pytest.raises(ConfigError, match="other settings: ") as caught:
         session.prepare(config_of(corpus, model__d_ff=40, seed=2, train=train))
     message = str(caught.value)
-    for change in ("d_ff was 32", "seed was 1", "metric was bleu, is loss", "freeze was -", "init_from was -, is x"):
+    for change in (
+        "d_ff was 32, is 40",
+        "seed was 1, is 2",
+        "metric was bleu, is loss",
+        "freeze was -, is encoder",
+        "init_from was -, is x",
+    ):
         assert change in message
 
 
