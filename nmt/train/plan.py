@@ -25,7 +25,7 @@ PIECES_PER_WORD = 1.35  # mean number of pieces per word on either side; EOS cou
 # batch_tokens / sqrt(target tokens in all epochs). In trainings of 3 minutes, half of this value gave a lower BLEU on
 # both corpora that were tried, and twice this value gave a lower BLEU on one of them.
 BATCH = 1.0
-VALIDATION_S = 120  # minimum time between two validations in seconds; a validation takes a few seconds
+VALIDATION_S = 180  # minimum time between two validations in seconds; a validation takes a few seconds
 MIN_PIECES = 600  # minimum number of pieces for bytes (256) and parts of words
 # A smaller model is better if less than this share of the usual epochs fits in the time limit.
 MIN_SHARE = 0.25
@@ -269,7 +269,7 @@ train:
   weight_decay: 0.3  # each step makes the weights smaller, so that few pairs are learned faster and less by heart
   softmax_share: {plan.softmax_share}  # share of the vocabulary in the softmax of a step; less than 1 saves time
   cooldown: 0.4  # the rate falls to 0 over the last 40 %, in which BLEU rises most
-  validate_every: {plan.validate_every}  # every epoch or, if an epoch is shorter, every 2 minutes
+  validate_every: {plan.validate_every}  # every epoch or, if an epoch is shorter, every 3 minutes
 """
 FINETUNING = """\
 train:
