@@ -12,7 +12,7 @@ from nmt.errors import InputError
 
 # The beginning of a path on Linux, macOS and Windows: /a, ./a, ../a, ~/a, C:\a, .\a, \\server\a
 PATH_START = re.compile(r"/|~[/\\]|\.\.?[/\\]|[A-Za-z]:[/\\]|\\\\")
-# Suffixes of documents that -i reads as lines. `.arb` and `.ts` may also be codes of languages, as in `new.ts`.
+# Suffixes of documents that -i reads as lines. `.arb` and `.ts` may be language codes instead, as in `new.ts`.
 LINES = (".arb", ".htm", ".html", ".md", ".ts", ".txt")
 KNOWN_SUFFIXES = (*SUFFIXES, ".gz")
 

@@ -71,4 +71,5 @@ def command(corpus: Corpus, languages: Sequence[str]) -> str:
 
 def pinned(corpus: str) -> dict[str, str]:
     """Return the expected SHA-256 of each pinned text, by file name without .gz."""
-    return {name: digest for digest, name in map(str.split, package_text(f"pins/{corpus}.sha256").splitlines())}
+    lines = package_text(f"pins/{corpus}.sha256").splitlines()
+    return {name: digest for digest, name in map(str.split, lines)}

@@ -44,7 +44,7 @@ NODE_CONTEXT = etree.XPath("""string(descendant::*[local-name()='prop' or local-
     [not(ancestor::*[local-name()='alt-trans'])])""")
 CONTEXT = "context"
 TABS: Any = {"delimiter": "\t", "quoting": csv.QUOTE_NONE, "quotechar": None, "lineterminator": "\n"}
-# Matches a TSV field in quotation marks in which each quotation mark is doubled. All other quotation marks are text.
+# A quoted TSV field that contains quotation marks, all of them doubled. In all other fields, quotation marks are text.
 QUOTED = re.compile(r'(?<![^\t])"([^"\t\r\n]*(?:""[^"\t\r\n]*)+)"(?=[\t\r\n]|\Z)')
 
 

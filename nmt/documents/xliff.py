@@ -13,7 +13,7 @@ from nmt.languages import base_language
 
 UNFINISHED = re.compile(r"""(\sstate\s*=\s*["'])(?:new|initial|needs-translation)\b""")
 STATE = re.compile(r"""\sstate\s*=\s*(?:"[^"]*"|'[^']*')""")
-DETAIL = r"""\s(?:state-qualifier|subState)\s*=\s*(?:"[^"]*"|'[^']*')"""  # these describe the old state in detail
+DETAIL = r"""\s(?:state-qualifier|subState)\s*=\s*(?:"[^"]*"|'[^']*')"""  # outdated by a new state
 SEGMENT = re.compile(r"""\smtype\s*=\s*["']seg\b""")
 SEGMENT_ID = re.compile(r"""\smid\s*=\s*["']([^"']*)["']""")
 # Template of a proposed translation. Fields: namespace prefix, attribute mid="…" of a segment or nothing, similarity in

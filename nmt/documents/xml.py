@@ -161,7 +161,8 @@ def nested_formats(
         is_paragraph: whether a node is a paragraph.
         parts_of: a function that returns the parts of the content of a paragraph.
         is_copied: whether a node is copied with its content.
-        shown_instead: a regular expression of markup to remove, whose text programs would show instead of a paragraph.
+        shown_instead: a regular expression. What it matches is removed, because programs would show it instead of a
+            paragraph.
     """
 
     def parse(text: str, depth: int) -> list[Part]:

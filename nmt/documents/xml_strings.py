@@ -81,7 +81,7 @@ def decode_android(text: str) -> str:
 
 
 def escape_android(text: str) -> str:
-    """Escape a text for an Android resource. Several spaces are escaped, because Android would show only one."""
+    """Escape a text for an Android resource. Consecutive spaces are escaped: Android would show only one of them."""
     text = ANDROID_SIGN.sub(r"\\\g<0>", text).replace("  ", r"\u0020\u0020")
     return escape_html(text).replace("\n", r"\n").replace("\t", r"\t")
 
