@@ -26,6 +26,7 @@ VALIDATION_S = 180  # minimum number of seconds between two validations; a valid
 MIN_PIECES = 600  # minimum number of pieces for bytes (256) and parts of words
 # A smaller model is better if less than this share of the usual epochs fits in the time limit.
 MIN_SHARE = 0.25
+MAX_SHARE = 2.0  # more epochs than twice the usual number do not help
 MEMORIZED = 500  # with fewer pairs, dropout is 0: they are memorized in any case
 N_HEADS = 4
 ADAMW_LR = 2e-3  # maximum learning rate with train.optimizer=adamw
@@ -108,10 +109,9 @@ class Plan:
         return self.minutes * 60 / self.epoch_s / self.usual_epochs
 
     @property
-    def n_epochs(self) -> int:
-        # More epochs than twice the usual number do not help.
-        n_epochs = round(min(self.share, 2.0) * self.usual_epochs)
-        return max(1, n_epochs)
+    def n_epochs(self) -> float:
+        """The number of epochs in the time limit. The last one may be incomplete."""
+        return min(self.share, MAX_SHARE) * self.usual_epochs
 
     @property
     def n_tokens(self) -> float:
@@ -223,7 +223,7 @@ def fit_sizes(config: Config, corpus: CorpusSize) -> Config:
     batch_tokens = max(plan.batch_tokens, config.data.longest + 1)  # each pair must fit into a batch
     train = {"batch_tokens": batch_tokens, "lr": lr, "warmup": plan.warmup}
     if config.train.max_steps is None and config.train.max_minutes is None:
-        train["max_epochs"] = plan.n_epochs
+        train["max_epochs"] = round(plan.n_epochs)
     return with_unset(config, {"tokenizer": {"vocab_size": plan.vocab_size}, "model": model, "train": train})
 
 
@@ -305,8 +305,8 @@ def plan_text(plan: Plan, facts: Facts) -> str:
     if plan.minutes:
         n_fitting = plan.minutes * 60 / plan.epoch_s
         text += f"  max_minutes: {scalar(plan.minutes)}  # as given; about {n_fitting:.0f} epochs\n"
-    if not plan.minutes or plan.n_epochs < n_fitting:  # otherwise, training reaches the time limit first
-        text += f"  max_epochs: {plan.n_epochs}  # enough for {facts.n_train:,} pairs\n"
+    if not plan.minutes or plan.share > MAX_SHARE:  # otherwise, training reaches the time limit first
+        text += f"  max_epochs: {plan.n_epochs:.0f}  # enough for {facts.n_train:,} pairs\n"
     return text
 
 
