@@ -83,9 +83,9 @@ def set_environment_variables(threads: int = 0) -> None:
     - GOMP_SPINCOUNT (iterations, on Linux) and KMP_BLOCKTIME (milliseconds, on macOS and Windows) limit how long
       waiting OpenMP threads spin. The default is too long if another program uses a core: 200 sentences then take 6
       times as long. Without spinning, one sentence would take 2.5 times as long.
-    - ONEDNN_PRIMITIVE_CACHE_CAPACITY and LRU_CACHE_CAPACITY limit the caches of oneDNN and torch to 32 compiled bf16
-      matmuls, about as many as a training step needs. Each batch has other shapes, so more of them bring no speed. They
-      lie between the tensors in memory, so that freed memory fits less: 128 take 200 MB more.
+    - ONEDNN_PRIMITIVE_CACHE_CAPACITY and LRU_CACHE_CAPACITY limit the caches of oneDNN and torch to 64 compiled bf16
+      matmuls. A training step needs about 30. Compiled matmuls lie between the tensors in memory, so that freed blocks
+      fit less: 128 of them need 100 to 300 MB more, and are no faster.
     - OMP_NUM_THREADS is set to `threads`. If `threads` is 0, a valid value of the user is kept. An invalid value, on
       which CTranslate2 would fail, is replaced by the number of usable cores.
     - MKL_DYNAMIC is set to FALSE if `threads` is not 0. Otherwise MKL would lower the number of threads to the number
@@ -94,8 +94,8 @@ def set_environment_variables(threads: int = 0) -> None:
     if "OMP_WAIT_POLICY" not in os.environ:
         os.environ.setdefault("GOMP_SPINCOUNT", "20000")
         os.environ.setdefault("KMP_BLOCKTIME", "1")
-    os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "32")
-    os.environ.setdefault("LRU_CACHE_CAPACITY", "32")
+    os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "64")
+    os.environ.setdefault("LRU_CACHE_CAPACITY", "64")
     outermost, *_ = os.environ.get("OMP_NUM_THREADS", "1").split(",")  # 4,2: 4 threads, each of which starts 2 threads
     if threads or not outermost.isdecimal():
         os.environ["OMP_NUM_THREADS"] = str(threads or usable_cores())

@@ -268,7 +268,8 @@ def test_little_time_gets_a_smaller_model_and_the_epochs_that_fit() -> None:
     # Few epochs cannot overfit.
     assert plan.dropout < usual.dropout
     assert usual.joint
-    assert not plan.joint, "the logits of two vocabularies cost too much time"
+    # The logits of a joint vocabulary cost too much time.
+    assert not plan.joint
     # Less than an epoch is planned as such.
     shorter = fit_machine(corpus_size(150_000), minutes / 100, seconds)
     assert shorter.n_epochs == pytest.approx(plan.n_epochs / 100)
