@@ -67,9 +67,10 @@ def evaluate(
 
     # 1. Choose what to test: given translations, or a model in one or several directions.
     if hyp is not None:
-        if model or beam or (languages and ref):
+        if any(option is not None for option in (model, beam, batch_size, precision, engine)) or (languages and ref):
             raise InputError(
-                "--hyp uses no model, but -m, --beam and, without a memory, -l need one", hint="leave them out"
+                "--hyp uses no model, as -m, --beam, --batch-size, --precision, --engine and, without a memory, -l do",
+                hint="leave them out",
             )
         tested = [Tested("", None, [])]
         # The references in a memory are in the language of the translations.

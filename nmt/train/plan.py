@@ -120,8 +120,7 @@ class Plan:
 
     @property
     def expected_minutes(self) -> float:
-        minutes = self.n_epochs * self.epoch_s / 60
-        return min(minutes, self.minutes or math.inf)
+        return self.n_epochs * self.epoch_s / 60
 
     @property
     def joint(self) -> bool:
@@ -303,8 +302,7 @@ def plan_text(plan: Plan, facts: Facts) -> str:
 
     # 2. Write the limits.
     if plan.minutes:
-        n_fitting = plan.minutes * 60 / plan.epoch_s
-        text += f"  max_minutes: {scalar(plan.minutes)}  # as given; about {n_fitting:.0f} epochs\n"
+        text += f"  max_minutes: {scalar(plan.minutes)}  # as given; about {plan.n_epochs:.1f} epochs\n"
     if not plan.minutes or plan.share > MAX_SHARE:  # otherwise, training reaches the time limit first
         text += f"  max_epochs: {plan.n_epochs:.0f}  # enough for {facts.n_train:,} pairs\n"
     return text

@@ -49,7 +49,7 @@ UNSUITABLE = {  # command -> part of the error message
     "translate --temperature 0.5 TEXT": "--temperature applies only to sampling",
     "translate TEXT": "no model under runs/",
     "eval --hyp test.hyp --ref test.en": "No such file",
-    "eval --hyp test.hyp --beam 2": "--hyp uses no model",
+    "eval --hyp test.hyp --beam 0": "--hyp uses no model",
     "trian five.yaml": "trian",
     "config modle": "no key begins with 'modle'",
     "config run run=x": "overrides change the values of a file",

@@ -256,7 +256,8 @@ def assert_disjoint(train: list[PairText], held_out: list[PairText]) -> None:
     for side in (0, 1):
         texts = {pair[side] for pair in held_out}
         in_train = {pair[side] for pair in train}
-        assert texts.isdisjoint(in_train), "a line of dev or test is in train"
+        # No line of dev or test is in train.
+        assert texts.isdisjoint(in_train)
 
 
 def assert_undone(repair: CorpusRepair, changes: list[Change]) -> None:
