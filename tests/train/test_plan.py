@@ -293,7 +293,7 @@ def test_the_config_of_init_is_valid(n_pairs: int, source: str, minutes: float |
 
 
 @pytest.mark.parametrize(("minutes", "max_epochs"), [(None, 45), (8.1, None), (10_000.0, 90)])
-def test_epochs_limit_a_training_that_has_more_time_than_it_needs(minutes: float | None, max_epochs: int) -> None:
+def test_epochs_limit_a_training_that_has_time_for_more(minutes: float | None, max_epochs: int | None) -> None:
     assert init_config(18_000, ("zh", "en"), minutes).train.max_epochs == max_epochs
 
 
