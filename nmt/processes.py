@@ -84,8 +84,8 @@ def set_environment_variables(threads: int = 0) -> None:
       waiting OpenMP threads spin. The default is too long if another program uses a core: 200 sentences then take 6
       times as long. Without spinning, one sentence would take 2.5 times as long.
     - ONEDNN_PRIMITIVE_CACHE_CAPACITY and LRU_CACHE_CAPACITY limit the caches of oneDNN and torch to 64 compiled bf16
-      matmuls. A training step needs about 30. Compiled matmuls lie between the tensors in memory, so that freed blocks
-      fit less: 128 of them need 100 to 300 MB more, and are no faster.
+      matmuls. A training step needs about 30. Compiled matmuls fragment the heap, because they lie between the blocks
+      of tensors: with 128 of them, training takes 100 to 300 MB more, and is no faster.
     - OMP_NUM_THREADS is set to `threads`. If `threads` is 0, a valid value of the user is kept. An invalid value, on
       which CTranslate2 would fail, is replaced by the number of usable cores.
     - MKL_DYNAMIC is set to FALSE if `threads` is not 0. Otherwise MKL would lower the number of threads to the number

@@ -69,7 +69,8 @@ def evaluate(
     if hyp is not None:
         if any(option is not None for option in (model, beam, batch_size, precision, engine)) or (languages and ref):
             raise InputError(
-                "--hyp uses no model, as -m, --beam, --batch-size, --precision, --engine and, without a memory, -l do",
+                "--hyp uses no model, but -m, --beam, --batch-size, --precision, --engine and, without a memory, -l "
+                "need one",
                 hint="leave them out",
             )
         tested = [Tested("", None, [])]

@@ -22,8 +22,8 @@ PARAGRAPHS = ("w:p", "a:p", *LABELS)
 # These nodes are paragraphs if they contain runs. A text may be written twice, for programs that know an extension and
 # for others.
 PARENTS = ("x:si", "x:is", "mc:Choice", "mc:Fallback")
-# Nodes that are copied: the numbers of charts, and Excel's phonetic readings and runs. Runs in a paragraph are not
-# copied; they are translated with it.
+# Nodes that are copied: the numbers of charts, and in Excel phonetic readings and runs outside of paragraphs. Runs in a
+# paragraph are translated together with it.
 COPIED = ("c:numCache", "c:numLit", "cx:numDim", "x:r", "x:rPh")
 RUNS = ("w:r", "a:r", "x:r")
 TEXTS = ("w:t", "a:t", "x:t")

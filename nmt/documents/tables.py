@@ -37,9 +37,9 @@ EXTENSION_KEYS = {"message", "description", "placeholders", "hash", "key"}  # of
 NEW_STATE = '"\ud800"'
 CATALOG_REVIEW = ReviewState('"needs_review"', sure='"translated"', doubtful='"needs_review"')
 CATALOG_STATE = re.compile(r'"state": "(\w+)"')  # of a string in a string catalog
-# The text of an unquoted TSV field whose translation must not be quoted. Either it begins with a quotation mark, which
-# is text, or `parts_of_string` may divide it (at tags, vertical bars, two spaces, or a space at the start). Then each
-# part would be quoted by itself.
+# Matches the text of an unquoted TSV field whose translation must stay unquoted, for one of two reasons. Either the
+# text begins with a literal quotation mark, or `parts_of_string` may divide it (at a tag, a vertical bar, two spaces,
+# or a space at the start), and `tsv_field` would quote each part separately.
 BARE = re.compile(r'^[ "]|  |[<|]')
 TAG_START = re.compile(r"</?[^\s/>]+")
 NUMBERED_TAG = re.compile(r"(</?\d+>)")

@@ -13,7 +13,7 @@ from nmt.languages import base_language
 
 UNFINISHED = re.compile(r"""(\sstate\s*=\s*["'])(?:new|initial|needs-translation)\b""")
 STATE = re.compile(r"""\sstate\s*=\s*(?:"[^"]*"|'[^']*')""")
-DETAIL = r"""\s(?:state-qualifier|subState)\s*=\s*(?:"[^"]*"|'[^']*')"""  # outdated by a new state
+DETAIL = r"""\s(?:state-qualifier|subState)\s*=\s*(?:"[^"]*"|'[^']*')"""  # removed when the state is set
 SEGMENT = re.compile(r"""\smtype\s*=\s*["']seg\b""")
 SEGMENT_ID = re.compile(r"""\smid\s*=\s*["']([^"']*)["']""")
 # Template of a proposed translation. Fields: namespace prefix, attribute mid="…" of a segment or nothing, similarity in

@@ -81,7 +81,7 @@ def decode_android(text: str) -> str:
 
 
 def escape_android(text: str) -> str:
-    """Escape a text for an Android resource. Consecutive spaces are escaped: Android would show only one of them."""
+    """Escape a text for an Android resource. Consecutive spaces are escaped, because Android shows them as one."""
     text = ANDROID_SIGN.sub(r"\\\g<0>", text).replace("  ", r"\u0020\u0020")
     return escape_html(text).replace("\n", r"\n").replace("\t", r"\t")
 

@@ -43,7 +43,7 @@ DIRECTIVES = [
     r"[$#%]?\{ ?[^\s{}]* ?\}",  # {name}, {0}, {}, {name!r:>10}, ${x}, #{x}, %{x}
     "%%",
     r"%[a-zA-Z_]{2}\w*+%(?![\w%])",  # %name% of Symfony
-    r"%(?:\d++\$)?+#@\w++@",  # %#@files@, which Apple replaces by a plural form
+    r"%(?:\d++\$)?+#@\w++@",  # %#@files@ of Apple: a plural form is inserted here
     *PRINTF,
 ]
 TAGS = [

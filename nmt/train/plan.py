@@ -22,11 +22,11 @@ from nmt.train.corpora import pairs_of, root_of
 log = logging.getLogger("nmt")
 
 PIECES_PER_WORD = 1.35  # mean number of pieces per word on either side; EOS counts
-VALIDATION_S = 180  # minimum number of seconds between two validations; a validation takes a few seconds
+VALIDATION_S = 180  # minimum number of seconds from one validation to the next
 MIN_PIECES = 600  # minimum number of pieces for bytes (256) and parts of words
-# A smaller model is better if less than this share of the usual epochs fits in the time limit.
-MIN_SHARE = 0.25
-MAX_SHARE = 2.0  # more epochs than twice the usual number do not help
+# `Plan.share` is the share of the usual epochs that fits in the time limit.
+MIN_SHARE = 0.25  # with a lower share, a smaller model is better
+MAX_SHARE = 2.0  # a higher share brings no gain: training ends after twice the usual number of epochs
 MEMORIZED = 500  # with fewer pairs, dropout is 0: they are memorized in any case
 N_HEADS = 4
 ADAMW_LR = 2e-3  # maximum learning rate with train.optimizer=adamw
@@ -34,8 +34,8 @@ ADAMW_LR = 2e-3  # maximum learning rate with train.optimizer=adamw
 FINETUNING_LR = 2.5e-4
 WIDE, WIDE_LR = 512, 1e-4  # models of this width or more get a lower rate
 GENERAL_SHARE = 0.75  # share of the old training text in an epoch
-# An old corpus is mixed in only if it adds enough text: for each source of the new text, at least this many pairs whose
-# source is not in the new text.
+# An old corpus is mixed in only if it adds enough text: the number of its pairs whose source is not in the new text,
+# divided by the number of sources in the new text, must be at least this.
 MIN_OTHERS = 0.3
 FINETUNING_EPOCHS = 40
 LARGE_VOCABULARY = 4_000  # with this many pieces or more, a sampled softmax saves much of the time of a step
@@ -110,7 +110,7 @@ class Plan:
 
     @property
     def n_epochs(self) -> float:
-        """The number of epochs in the time limit. The last one may be incomplete."""
+        """The number of epochs to train, at most as many as fit in the time limit. The last one may be incomplete."""
         return min(self.share, MAX_SHARE) * self.usual_epochs
 
     @property
@@ -146,8 +146,8 @@ class Plan:
     def batch_tokens(self) -> int:
         """The batch size, a power of two. Batch size and number of updates grow with the square root of `n_tokens`.
 
-        In trainings of 3 minutes, half of the square root gave a lower BLEU on both corpora that were tried, and twice
-        the square root gave a lower BLEU on one of them.
+        Batches of half this size gave a lower BLEU in trainings of 3 minutes on each of two corpora, and batches of
+        twice this size on one of them.
         """
         best = clamp(math.sqrt(self.n_tokens), 512, 8192)
         return int(2 ** round(math.log2(best)))
@@ -222,7 +222,7 @@ def fit_sizes(config: Config, corpus: CorpusSize) -> Config:
     batch_tokens = max(plan.batch_tokens, config.data.longest + 1)  # each pair must fit into a batch
     train = {"batch_tokens": batch_tokens, "lr": lr, "warmup": plan.warmup}
     if config.train.max_steps is None and config.train.max_minutes is None:
-        train["max_epochs"] = round(plan.n_epochs)
+        train["max_epochs"] = plan.usual_epochs
     return with_unset(config, {"tokenizer": {"vocab_size": plan.vocab_size}, "model": model, "train": train})
 
 
@@ -303,7 +303,7 @@ def plan_text(plan: Plan, facts: Facts) -> str:
     # 2. Write the limits.
     if plan.minutes:
         text += f"  max_minutes: {scalar(plan.minutes)}  # as given; about {plan.n_epochs:.1f} epochs\n"
-    if not plan.minutes or plan.share > MAX_SHARE:  # otherwise, training reaches the time limit first
+    if not plan.minutes or plan.share > MAX_SHARE:  # otherwise, the time limit ends the training
         text += f"  max_epochs: {plan.n_epochs:.0f}  # enough for {facts.n_train:,} pairs\n"
     return text
 

@@ -312,7 +312,7 @@ def test_the_length_limit_of_the_training_pairs_is_in_the_model_file(corpus: Pat
     pieces: dict[str, Any] = {"tokenizer__joint": False, "model__tied_embeddings": "decoder"}
     source, target = session.prepare(config_of(corpus, "first", **pieces)).data.ids
     default = 1.5 * source.lengths + 11
-    # The default would cut some of them.
+    # The default limit is too low for some targets.
     assert (target.lengths > default).any()
     run = finished(corpus, **pieces, train__max_steps=1).run
     options = load(run, engine="torch").options
