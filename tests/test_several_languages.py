@@ -10,7 +10,8 @@ import pytest
 from conftest import FiveRun, err_lines, out_lines, refused, run_in
 from small_run import SEVERAL, SIZES, TRAIN, config_of, corpus_of, run_training, write_lines
 
-from nmt.config import TokenizerSettings
+from nmt.cli.compare import only_direction
+from nmt.config import TokenizerSettings, load_config
 from nmt.errors import ConfigError, InputError
 from nmt.run.directory import RunDirectory
 from nmt.text import EOS
@@ -218,6 +219,7 @@ def test_a_model_of_one_direction_has_none_to_choose(five_run: FiveRun) -> None:
 
 def test_models_of_several_directions_are_not_compared(run: Path) -> None:
     refused(run, "compare . .", "translates in several directions")
+    assert only_direction([load_config(Path(__file__).parents[1] / "configs/multi30k-many-de-en.yaml")]) == "de-en"
 
 
 def test_argos_has_no_models_of_several_directions(run: Path) -> None:

@@ -1,17 +1,20 @@
 """The command `nmt compare`."""
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from itertools import chain
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from nmt.cli import options, streams
 from nmt.cli.tables import comparison_text
-from nmt.cli.testset import read_test_set, search_for_scores, translate_all
+from nmt.cli.testset import lines_of, read_test_set, search_for_scores, translate_all
 from nmt.errors import DataError, InputError
-from nmt.text.lines import iter_lines
+
+if TYPE_CHECKING:
+    from nmt.config import Config
 
 
 def compare(
@@ -38,26 +41,24 @@ def compare(
     """
     from nmt.evaluate import check_references, choose_settings, warn_if_tokenized
     from nmt.insight import compare as comparing
-    from nmt.languages import language_of_file
+    from nmt.languages import base_language, language_of_file
     from nmt.run.directory import RunDirectory
 
     if not 2 <= len(systems) <= comparing.MAX_SYSTEMS:
         raise InputError(f"systems to compare: {len(systems)}", hint=f"give 2 to {comparing.MAX_SYSTEMS}")
     # 1. Read the given test set, or the test set of the runs.
     configs = [RunDirectory(path).read_config() for path in systems if path.is_dir()]
-    # Runs with several directions are compared in only one direction.
-    if any(config.data.directions for config in configs):
-        if not languages:
-            raise InputError("a model translates in several directions", hint="choose one with -l")
-        configs = [config.direction(languages) if config.data.directions else config for config in configs]
-    test_set = read_test_set(src, ref, configs, None, languages)
+    languages = languages or only_direction(configs)
+    configs = [config.direction(languages) if config.data.directions else config for config in configs]
+    # Without a run, the references in a memory are in the language of the translations.
+    test_set = read_test_set(src, ref, configs, None, languages or base_language(language_of_file(systems[0])))
     if not test_set.references[0]:
         raise DataError(f"nothing to compare: {test_set.reference_names[0]} is empty", hint="give at least one line")
     # Files of translations can be compared without the source lines.
     if not test_set.sources and any(map(is_model, systems)):
         raise InputError("a model needs the source lines", hint="add --src FILE")
     # 2. Read or make the translations of each system. Files are read before a model translates, which takes long.
-    given = {path: list(iter_lines([path])) for path in systems if not is_model(path)}
+    given = {path: lines_of(path) for path in systems if not is_model(path)}
     outputs = []
     language = language_of_file(ref[0]) if ref else ""
     for path in systems:
@@ -86,6 +87,14 @@ def compare(
         streams.print_json(asdict(comparison))
     else:
         streams.print_lines(comparison_text(comparison))
+
+
+def only_direction(configs: "Sequence[Config]") -> str:
+    """Return the direction of multilingual runs, or "" if there are none. Raises InputError if there are several."""
+    directions = set[str]().union(*[config.data.directions for config in configs])
+    if len(directions) > 1:
+        raise InputError("a model translates in several directions", hint="choose one with -l")
+    return "".join(directions)
 
 
 def is_model(path: Path) -> bool:

@@ -11,11 +11,10 @@ import typer
 
 from nmt.cli import options, streams
 from nmt.cli.streams import log
-from nmt.cli.testset import TestSet, read_test_set, search_for_scores, translate_all
+from nmt.cli.testset import TestSet, lines_of, read_test_set, search_for_scores, translate_all
 from nmt.errors import InputError, NmtError
 from nmt.files import hash_file
 from nmt.languages import base_language, language_of_file
-from nmt.text.lines import iter_lines
 
 if TYPE_CHECKING:
     from nmt.config import Config
@@ -90,7 +89,7 @@ def evaluate(
         test_set = read_test_set(src, ref, configs, translator, languages)
         figures: Figures = {}
         if hyp is not None:
-            hypotheses = list(iter_lines([hyp]))
+            hypotheses = lines_of(hyp)
             language = language_of_file(Path(test_set.reference_names[0]))
         elif translator is not None:
             search = search_for_scores(translator, beam)

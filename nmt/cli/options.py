@@ -152,7 +152,6 @@ def load_translator(
     Raises ConfigError if the model does not have the direction.
     """
     paths = model_paths(named)
-    log.debug("loading %s on %s", " and ".join(map(str, paths)), device)
     from nmt.translate.loading import load
 
     translator = load(paths, device, precision, engine)

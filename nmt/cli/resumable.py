@@ -69,9 +69,7 @@ def rewrite(
     with resumed_output(output, header, arguments["window"]) as (out, n_done):
         lines = islice(iter_lines([source]), n_done, None)
         translations = translator.translate_lines(lines, first=n_done + 1, **arguments)
-        for translation in streams.with_bar(translations, n_lines, n_done):
-            out.write(render(translation).encode() + b"\n")
-            out.flush()  # so that --resume after a kill loses nothing
+        streams.write_at_once(out, streams.with_bar(map(render, translations), n_lines, n_done))
 
 
 @contextlib.contextmanager

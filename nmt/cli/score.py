@@ -1,13 +1,17 @@
 """The command `nmt score`."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from nmt.cli import options, streams
 from nmt.cli.rendering import as_json
+from nmt.cli.source import check_lines
 from nmt.text.lines import iter_pairs
+
+if TYPE_CHECKING:
+    from nmt.translate.units import Translation
 
 
 def score(
@@ -24,17 +28,17 @@ def score(
     Prints one line per pair: the log-probability of the translation, TAB, and the log-probabilities of its pieces, the
     last of which is EOS. --json adds scores with the length penalty of the config.
     """
+    for path in (src, ref):
+        check_lines(path, output)
     translator = options.load_translator(model, device, languages=languages)
     from nmt.translate.scoring import score_pairs
 
     scored = score_pairs(translator, iter_pairs([src], [ref]), translator.options)
-    with streams.open_output(output) as out:
-        for translation in streams.with_bar(scored, streams.bar_length(src, output)):
-            if json_lines:
-                line = as_json(translation)
-            else:
-                # The given translation is the only hypothesis.
-                (hypothesis,) = translation.hypotheses
-                of_pieces = " ".join(f"{log_prob:.4f}" for log_prob in hypothesis.log_probs)
-                line = f"{hypothesis.log_prob:.4f}\t{of_pieces}"
-            out.write(line.encode() + b"\n")
+    streams.write_lines(map(as_json if json_lines else log_probs_of, scored), src, output)
+
+
+def log_probs_of(translation: "Translation") -> str:
+    """Format the log-probability of a given translation, which is the only hypothesis, and of its pieces."""
+    (hypothesis,) = translation.hypotheses
+    of_pieces = " ".join(f"{log_prob:.4f}" for log_prob in hypothesis.log_probs)
+    return f"{hypothesis.log_prob:.4f}\t{of_pieces}"

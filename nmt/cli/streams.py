@@ -94,6 +94,25 @@ def open_output(path: Path | None) -> Iterator[BinaryIO]:
         sys.stdout.buffer.flush()
 
 
+def write_lines(lines: Iterable[str], source: Path | None, output: Path | None) -> None:
+    """Write lines, one for each line of `source`, with a progress bar.
+
+    Args:
+        lines: the lines to write.
+        source: a file, or stdin if it is None or `-`.
+        output: a file, or stdout if it is None or `-`.
+    """
+    with open_output(output) as out:
+        write_at_once(out, with_bar(lines, bar_length(source, output)))
+
+
+def write_at_once(out: BinaryIO, lines: Iterable[str]) -> None:
+    """Write each line as soon as it is known. A program behind a pipe gets it, and it is not lost after a kill."""
+    for line in lines:
+        out.write(f"{line}\n".encode())
+        out.flush()
+
+
 def write_text(path: Path, text: str, *, show: bool = False) -> None:
     """Write a text to a file atomically, or to stdout if the path is `-`. With `show`, open the file in a browser."""
     with open_output(path) as out:

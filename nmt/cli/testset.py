@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from nmt.cli import options, streams
+from nmt.cli.source import check_lines
 from nmt.errors import InputError
 from nmt.languages import source_and_target
 
@@ -43,7 +44,6 @@ def read_test_set(
     from nmt.config import languages_of
     from nmt.documents.memories import is_memory, text_files
     from nmt.evaluate import check_references
-    from nmt.text.lines import iter_lines
 
     if src and ref and is_memory(src):
         raise InputError(f"{src} is a memory, which has its own references", hint="leave --ref out")
@@ -53,8 +53,8 @@ def read_test_set(
         (src,), ref = text_files([src], known)
     # 1. Read the lines.
     if ref:
-        sources = list(iter_lines([src])) if src else []
-        references = [list(iter_lines([path])) for path in ref]
+        sources = lines_of(src) if src else []
+        references = list(map(lines_of, ref))
         test_set = TestSet(str(src), list(map(str, ref)), sources, references)
     else:
         test_set = configured_test_set(configs)
@@ -64,6 +64,14 @@ def read_test_set(
     if src or not ref:
         check_references(test_set.references, test_set.sources, "source lines")
     return test_set
+
+
+def lines_of(path: Path) -> list[str]:
+    """Read lines of text. Raises InputError for a document or a folder."""
+    from nmt.text.lines import iter_lines
+
+    check_lines(path, None)
+    return list(iter_lines([path]))
 
 
 def configured_test_set(configs: "Sequence[Config]") -> TestSet:

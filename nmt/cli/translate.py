@@ -1,6 +1,6 @@
 """The command `nmt translate`."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from nmt.text.lines import Pause
     from nmt.translate.markup import MarkupTranslator
     from nmt.translate.translator import Translator
-    from nmt.translate.units import Translation
 
 Markup = Literal["text", "html", "markdown"]
 
@@ -200,29 +199,13 @@ def translate(
         settings["min_confidence"] = min_confidence
         rewrite(source.path, output, paths, writer, arguments, settings, render)
     else:
-        write_lines(writer, source, output, arguments, render)
+        translations = writer.translate_lines(input_lines(source), **arguments)
+        streams.write_lines(map(render, translations), source.path, output)
 
 
-def write_lines(
-    writer: "Translator | MarkupTranslator",
-    source: Source,
-    output: Path | None,
-    arguments: dict[str, Any],
-    render: "Callable[[Translation], str]",
-) -> None:
-    """Translate the lines of a text, of a file or of stdin, and write the translations.
-
-    `writer` is the translator. For `arguments` and `render`, see `resumable.rewrite`.
-    """
-    lines: Iterable[str | Pause] = source.text.split("\n")
-    n_lines = None
-    if source.kind == "lines":
-        lines = streams.open_input(source.path)
-        n_lines = streams.bar_length(source.path, output)
-    with streams.open_output(output) as out:
-        for translation in streams.with_bar(writer.translate_lines(lines, **arguments), n_lines):
-            out.write(render(translation).encode() + b"\n")
-            out.flush()  # so that a program behind a pipe gets each line at once
+def input_lines(source: Source) -> "Iterable[str | Pause]":
+    """Return the lines of a text, of a file or of stdin."""
+    return streams.open_input(source.path) if source.kind == "lines" else source.text.split("\n")
 
 
 def of_markup(translator: "Translator", markup: Markup) -> "MarkupTranslator":

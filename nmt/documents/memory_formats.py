@@ -128,7 +128,8 @@ def zip_units(text: Any, copy: StreamWriter, _: Path) -> Iterator[dict[str, Any]
     check_deflated(archive)
     languages, texts = [], []
     for name in archive.namelist():
-        if language := language_of_file(Path(name)):  # README has none
+        language = language_of_file(Path(name))  # README has none
+        if language and not name.startswith("__MACOSX/"):
             languages.append(language)
             texts.append(utf8_text(archive.open(name)))
     pairs = zip(*texts, strict=True)

@@ -24,10 +24,16 @@ from nmt.errors import InputError
 from nmt.files import parse_json
 from nmt.text.spans import Span
 
-# A text that is copied: a URL, or a message with branches such as {n, plural, one {# day} other {# days}}.
+# A text that is copied: a URL, a time, a color, the path of a file, or a message with branches such as
+# {n, plural, one {# day} other {# days}}.
 _BRANCHES = r"\{\s*\w+\s*,\s*(?:plural|select|selectordinal)\s*,"
 BRANCHES = re.compile(_BRANCHES)
-ADDRESS_OR_BRANCHES = re.compile(rf"\s*\w+://\S+\s*|.*{_BRANCHES}.*", re.DOTALL)
+CODE_OR_BRANCHES = re.compile(
+    r"\s*(?:(?:\w+://|data:|mailto:|tel:)\S+|(?a:[\w.~@-]*(?:/[\w.@-]+)+\.\w{2,4})"
+    r"|\d{4}-\d\d-\d\dT[\d:.]+(?:Z|[+-][\d:]+)?|#[0-9a-fA-F]{3,8})\s*"
+    rf"|.*{_BRANCHES}.*",
+    re.DOTALL,
+)
 # Excel may name the delimiter in a line before the first row.
 CSV_START = re.compile(r"\ufeff?(?:sep=(?P<delimiter>.)(?:\r\n?|\n))?(?P<row>[^\r\n]*)")
 # In JSON, each string is closed. `\Z` keeps a search linear in other texts.
@@ -43,8 +49,12 @@ CATALOG_STATE = re.compile(r'"state": "(\w+)"')  # of a string in a string catal
 BARE = re.compile(r'^[ "]|  |[<|]')
 TAG_START = re.compile(r"</?[^\s/>]+")
 NUMBERED_TAG = re.compile(r"(</?\d+>)")
-# Between two paragraphs of a string. So are the plural forms of Vue, `car | cars`, and Laravel, `{1} car|[2,*] cars`.
-PARAGRAPH_END = r"(\r?\n|[ \t]*\t[ \t]*| {2,}| \| |\| *[\[{][\d*]+(?:,[\d*]+)?[\]}] *)"
+# Between two paragraphs of a string. So are the plural forms of Vue and Laravel, `car | cars` and `{1} car|[2,*] cars`.
+# A bar in braces begins a filter, as in `{{ name | upper }}`.
+PARAGRAPH_END = (
+    r"(\r?\n|[ \t]*\t[ \t]*| {2,}|\| *[\[{][\d*]+(?:,[\d*]+)?[\]}] *"
+    r"| ?(?<!\|)\|(?!\||[^{}]{0,80}\}) ?)"
+)
 HTML_NAMES = BLOCK | VOID  # names of tags that are read as tags even without a partner
 
 
@@ -77,7 +87,7 @@ def read_string(
         tags: the beginnings of tags around the text, such as "<b" and "</b", which may be partners of its tags.
         paragraph_end: a regular expression with a group, of what is between two paragraphs.
     """
-    if ADDRESS_OR_BRANCHES.fullmatch(text) and not parser.kept:
+    if CODE_OR_BRANCHES.fullmatch(text) and not parser.kept:
         before, copied, after = text.partition(text.strip())
         parser.write(before, before)
         parser.copy(escape(copied))

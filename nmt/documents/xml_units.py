@@ -14,7 +14,7 @@ from typing import NamedTuple
 from nmt.documents.constructs import ConstructKind
 from nmt.documents.html import Parser, escape_html
 from nmt.documents.markup import Format, Part, segments_in
-from nmt.documents.tables import ADDRESS_OR_BRANCHES, BRANCHES, read_string
+from nmt.documents.tables import BRANCHES, CODE_OR_BRANCHES, read_string
 from nmt.documents.xml import XmlNode, read_xml
 
 Pairs = Iterator[tuple[XmlNode, XmlNode]]
@@ -159,7 +159,7 @@ def read_content(parser: Parser, source: XmlNode, table: UnitTable) -> None:
 def read_text(parser: Parser, text: str, table: UnitTable) -> None:
     """Let a parser read a text between two inline elements."""
     text = table.decode(text)
-    runs = [text] if ADDRESS_OR_BRANCHES.fullmatch(text) else re.split(table.codes, text)
+    runs = [text] if CODE_OR_BRANCHES.fullmatch(text) else re.split(table.codes, text)
     for i, run in enumerate(runs):
         if i % 2 == 1 and not parser.kept:
             parser.copy(table.escape(run))

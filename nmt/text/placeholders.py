@@ -50,17 +50,18 @@ KINDS = [
     rf"[\U0001f1e6-\U0001f1ff]{{2}}|[#*0-9]\ufe0f?\u20e3|[{_EMOJI}][\ufe0f\u200d\U000e0020-\U000e007f{_EMOJI}]*",
     _AMOUNT,
 ]
-_NAME = rf"(?<![^\s\"'(>{UNSPACED_SCRIPTS}])[:!][a-zA-Z_][a-zA-Z0-9_]*+"  # :name of Laravel, !name of Drupal
+_NAME = rf"(?<![^\s\"'(>|{UNSPACED_SCRIPTS}])[:!][a-zA-Z_][a-zA-Z0-9_]*+"  # :name of Laravel, !name of Drupal
 # Adjacent placeholders are one span, so that they stay together.
 SPAN = regex.compile(f"(?:{'|'.join(KINDS)}|{_NAME})+")
-HINT = regex.compile(rf"[\d%{{<$@#:!\[⟦{_EMOJI}\U0001f1e6-\U0001f1ff]|www\.")  # every match of `SPAN` has one
+HINT = regex.compile(rf"[\d%{{<$@#:!\[&⟦{_EMOJI}\U0001f1e6-\U0001f1ff]|www\.")  # every match of `SPAN` has one
 # What every document keeps: addresses, and expressions of template languages.
 ADDRESS_OR_TEMPLATE = regex.compile("|".join([*ADDRESSES, *TEMPLATES]))
 # Spans that a model must not write by itself, with the space before them if the next character needs none.
 INVENTED = regex.compile(rf"( )?(?:{'|'.join([*TEMPLATES, *TAGS, *DIRECTIVES])})(?(1)(?=[\s.,;:!?]|\Z))")
-# Spans with separators of a list between them, and the quotation marks or brackets around them. The spans are hidden.
+# Spans with separators between them, as in a list, a range or a time, and the quotation marks or brackets around them.
+# The spans are hidden.
 _HIDDEN = "\ufffe"
-_LIST = rf"{_HIDDEN}++(?:[\s,;/|&+{CJK_CLAUSE_MARKS}]{{1,3}}+{_HIDDEN}++)*+"
+_LIST = rf"{_HIDDEN}++(?:(?:[\s,;:=/|&+–—−\-{CJK_CLAUSE_MARKS}]{{1,3}}+|[.@_~*#%!?·→×x]{{1,3}}+){_HIDDEN}++)*+"
 GROUP = regex.compile(rf"[\"'“„«‘(<\[「『]{_LIST}[>\"'”“»’)\]」』]|{_LIST}")
 EQUAL_WORD = regex.compile(LONG_WORD)  # a word that counts as a placeholder in training if both sides have it
 NUMBER = regex.compile(_NUMBER)

@@ -8,7 +8,8 @@ from nmt.text.words import URL_LETTERS
 
 _IN_URL = rf"0-9{URL_LETTERS}\-._~:/?#@!$&'*+,;=%"
 ADDRESSES = [
-    rf"(?:https?://|ftp://|www\.)[()\[\]{_IN_URL}]*[0-9{URL_LETTERS}/=#]",
+    # URLs. Parts of them may be placeholders in braces.
+    rf"(?:https?://|ftp://|www\.)(?:[()\[\]{_IN_URL}]|\{{[^\s{{}}]*+\}})*(?:[0-9{URL_LETTERS}/=#]|\{{[^\s{{}}]*+\}})",
     r"(?<![a-zA-Z0-9_.+-])[a-zA-Z0-9_.+-]{1,64}+@[a-zA-Z0-9-]+(?:\.[a-zA-Z0-9-]+)+",  # mail addresses
 ]
 TEMPLATES = [
@@ -58,5 +59,6 @@ _VARIABLES = [
     r"(?<![\w@])@[a-zA-Z_][a-zA-Z0-9_-]*+",  # @name of Drupal
     r"@(?:\.\w++)?+:(?:\w++(?:[.-]\w++)*+|\([^()]*+\))",  # @:key and @.lower:key of Vue
     r"\[X\d++X\]",  # Weblate
+    r"&(?:[a-zA-Z][a-zA-Z0-9]++|#[0-9]++|#[xX][0-9a-fA-F]++);",  # entities
 ]
-CODE = rf"(?=[%{{<$@#\[])(?:{'|'.join([*TEMPLATES, *TAGS, *DIRECTIVES, *_VARIABLES])})"  # the set makes it fast
+CODE = rf"(?=[%{{<$@#\[&])(?:{'|'.join([*TEMPLATES, *TAGS, *DIRECTIVES, *_VARIABLES])})"  # the set makes it fast

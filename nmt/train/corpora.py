@@ -7,7 +7,7 @@ from pathlib import Path
 
 from nmt.config import Config, Files, data_root, languages_of
 from nmt.corpus.catalog import CORPORA, command
-from nmt.errors import DataError
+from nmt.errors import ConfigError, DataError
 from nmt.languages import source_and_target
 from nmt.run.directory import hash_files
 from nmt.text.corpus_files import SIDES, Pairs
@@ -57,9 +57,12 @@ def corpus_paths(config: Config, files: Files) -> tuple[list[Path], list[Path]]:
     root = data_root(root_of(config, files))
     sources = [root / path for path in files.source]
     if not files.target:
-        from nmt.documents.memories import text_files  # imported here, because this takes 100 ms
+        from nmt.documents.memories import is_memory, text_files  # imported here, because this takes 100 ms
 
-        return text_files(sources, corpus_languages(config, files))
+        languages = corpus_languages(config, files)
+        if is_memory(sources[0]) and not all(languages):
+            raise ConfigError(f"which languages of {sources[0]}?", hint="set data.source_lang and data.target_lang")
+        return text_files(sources, languages)
     return sources, [root / path for path in files.target]
 
 

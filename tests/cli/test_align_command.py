@@ -35,4 +35,4 @@ def test_json_has_words_and_the_same_links(five_home: Path, tmp_path: Path) -> N
 
 def test_what_cannot_be_aligned_is_refused(five_home: Path) -> None:
     refused(five_home, "align --ref train.en", "Missing option '--src'")
-    refused(five_home, "align --src train.zh --ref five.yaml", "has 5 lines but")
+    refused(five_home, f"{PAIRS} -o train.en", "train.en would be overwritten")

@@ -57,6 +57,8 @@ def test_a_config_may_name_memories(memory: Path) -> None:
     assert b"train: 3 lines of " in done.stdout
     assert b"source.a.tmx.de and " in done.stdout
     assert b"a.tmx: 3 pairs; left out" in done.stderr
+    (memory / "b.yaml").write_text("run: x\ndata: {train: {source: a.tmx}}\n")
+    refused(memory, "check b.yaml", "which languages of a.tmx?")
 
 
 LIST = """run: x

@@ -27,6 +27,7 @@ def systems(folder: Path) -> Path:
     with TEST.open(encoding="utf-8") as file:
         text = "".join(islice(file, 60))
     (folder / "empty").touch()
+    (folder / "a.csv").write_text("de,fr\n")
     (folder / "ref.en").write_text(text)
     (folder / "a.en").write_text(text.replace("the", "a").lower())
     (folder / "b.en").write_text(text.replace("a", "the"))
@@ -94,6 +95,8 @@ def test_runs_with_different_test_sets_are_refused(five_run: FiveRun, five_home:
 UNSUITABLE = {  # arguments -> part of the error message
     "a.en": "systems to compare: 1",
     "a.en b.en": "no run names a data.test",
+    "a.en b.en --src a.csv": "which languages of a.csv?",
+    "a.docx b.en --ref ref.en": "a.docx is not a file with lines of text",
     "empty empty --ref empty": "nothing to compare: empty is empty",
     "a.en HOME/runs/five --ref ref.en": "a model needs the source lines",
     "a.en b.en --ref HOME/train.en": "lines in a.en but 5 lines in reference 1",

@@ -117,6 +117,7 @@ UNSUITABLE = {  # arguments -> part of the error message
     "--hyp train.en": "no run names a data.test",
     "--hyp train.en --ref short": "5 hypotheses but 1 lines in reference 1",
     "--hyp train.en --ref train.en --src short": "1 source lines but 5 lines in reference 1",
+    "--hyp train.en --ref a.xlsx": "a.xlsx is not a file with lines of text",
     "-m runs/five --src train.zh": "train.zh is no translation memory",
     "--hyp train.en --ref train.en --src a.tmx": "a.tmx is a memory, which has its own references",
     "-m runs/five --ref train.en": "--ref needs --src",

@@ -41,5 +41,6 @@ def test_json_adds_scores_with_the_length_penalty(five_home: Path) -> None:
         assert plain[i] == f"{hypothesis['log_prob']:.4f}\t{of_pieces}"
 
 
-def test_files_of_different_lengths_are_refused(five_home: Path) -> None:
+def test_what_cannot_be_scored_is_refused(five_home: Path) -> None:
     refused(five_home, "score --src train.zh --ref five.yaml", "has 5 lines but five.yaml has")
+    refused(five_home, f"{SCORE} -o train.zh", "train.zh would be overwritten")

@@ -86,6 +86,7 @@ def archive_of(path: Path, members: dict[str, str]) -> Path:
 MOSES = {
     "README": "read me",
     "x/Books.de-en.ids": "1\n",
+    "__MACOSX/x/._Books.de-en.de": "\0",
     "x/Books.de-en.de": "Tee\nda\n",
     "x/Books.de-en.en": "tea\nthere\n",
 }

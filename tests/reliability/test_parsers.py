@@ -130,7 +130,7 @@ def test_many_messages_take_little_memory() -> None:
 
 
 # Expressions that are matched at one place only, in a few characters, or with well-formed texts.
-MATCHED = """ADDRESS_OR_BRANCHES BEFORE_CLAUSE BEGINS_WITH_TIME CELL DECIMAL ENCODING FRONT_MATTER FROM_CJK
+MATCHED = """CODE_OR_BRANCHES BEFORE_CLAUSE BEGINS_WITH_TIME CELL DECIMAL ENCODING FRONT_MATTER FROM_CJK
     LAST_WORD MEMBERS PO_FUZZY PO_LINE SPECIAL STRINGS_ENTRY TOKEN"""
 ROOMS = ("nmt.config", "nmt.corpus", "nmt.documents", "nmt.text", "nmt.translate")  # which read text
 

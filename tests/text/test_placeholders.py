@@ -29,6 +29,8 @@ Klick ⟪{name}⟫, ⟪{0}⟫ und ⟪{{ x }}⟫: ⟪${x}⟫
 ⟪%s⟫ ⟪%1$d⟫ ⟪%(n)s⟫ ⟪%.2f⟫ ⟪%@⟫ ⟪100⟫% sicher ⟪100⟫%ig
 ein ⟪<x id="1"/>⟫ ⟪<b>⟫Wort⟪</b>⟫ ⟪1⟫ < ⟪2⟫ > ⟪0⟫
 bei ⟪https://a.de/b?x=1⟫, ⟪a.b@c.de⟫.
+{bei ⟪https://a.de⟫} ⟪https://a.de/{n}/b?c={d}⟫.
+ein⟪&nbsp;⟫Hund ⟪&#169;⟫ & Q&A;
 访问⟪https://example.com⟫吧,⟪3⟫个
 ราคา⟪๗๕๐⟫บาท⟪{n}⟫ครั้ง ལོ་⟪༢༠༡༢⟫་ལ་⟪%s⟫ ទិញ⟪៥⟫គ្រាប់ 駅まで⟪12⟫分
 गाँव ⟪{n}⟫ में ⟪४२⟫ घर, בעוד ⟪{n}⟫ ימים
@@ -43,12 +45,6 @@ gut ⟪😀⟫, ⟪👩\u200d👧⟫ ⟪🇩🇪⟫ ⟪1\ufe0f\u20e3⟫
 @pytest.mark.parametrize("expected", rows_of(WITH_SPANS))
 def test_the_spans_of_a_text(expected: str) -> None:
     assert marked(re.sub("[⟪⟫]", "", expected)) == expected
-
-
-def test_spans_are_found_in_linear_time() -> None:
-    for part in ("x", ".", "<a ", "{"):
-        text = part * 50_000
-        assert marked(text) == text
 
 
 def test_regular_expressions_of_the_user_come_first() -> None:
@@ -182,10 +178,10 @@ def test_a_number_within_a_placeholder_that_was_taken_out_is_no_mark() -> None:
 
 
 MASKED = {
-    "{a} {b} Hund {c}.": "Hund.",
-    "Ein {a} {b} Hund mit 3 ({c}) 😀": "Ein Hund mit 3",
+    "{h}:{m} Hund {c}.": "Hund.",
+    "Ein %d.%d.%d Hund mit 3 ({c}@{d}) 😀": "Ein Hund mit 3",
     "{a}: 3": "",
-    "Werte: {a}, {b} / %s und „{c}“, 3, 5": "Werte: und, 3, 5",
+    "Werte: {a}, {b} - {c} / %sx%s und „{c}“, 3, 5": "Werte: und, 3, 5",
 }
 
 
