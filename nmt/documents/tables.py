@@ -50,10 +50,10 @@ BARE = re.compile(r'^[ "]|  |[<|]')
 TAG_START = re.compile(r"</?[^\s/>]+")
 NUMBERED_TAG = re.compile(r"(</?\d+>)")
 # Between two paragraphs of a string. So are the plural forms of Vue and Laravel, `car | cars` and `{1} car|[2,*] cars`.
-# A bar in braces begins a filter, as in `{{ name | upper }}`.
+# A bar in brackets is none, as in `{{ name | upper }}` and `[y|n]`.
 PARAGRAPH_END = (
     r"(\r?\n|[ \t]*\t[ \t]*| {2,}|\| *[\[{][\d*]+(?:,[\d*]+)?[\]}] *"
-    r"| ?(?<!\|)\|(?!\||[^{}]{0,80}\}) ?)"
+    r"| ?(?<!\|)\|(?!\||[^(){}\[\]]{0,80}[)}\]]) ?)"
 )
 HTML_NAMES = BLOCK | VOID  # names of tags that are read as tags even without a partner
 

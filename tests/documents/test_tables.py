@@ -42,8 +42,8 @@ STRINGS = r"""
 {"a": "2024-01-31T00:00:00Z", "b": "#ff00aa", "c": "img/hund.png", "d": "und/oder", "e": "data:a,b"}
 {"a": "2024-01-31T00:00:00Z", "b": "#ff00aa", "c": "img/hund.png", "d": "UND/ODER", "e": "data:a,b"}
 
-{"a": "ein {{ x | upper }}|zwei", "b": "eins||zwei"}
-{"a": "EIN {{ x | upper }}|ZWEI", "b": "EINS||ZWEI"}
+{"a": "(ein) {{ x | upper }}|(zwei)", "b": "eins||zwei [ja|nein]"}
+{"a": "(EIN) {{ x | upper }}|(ZWEI)", "b": "EINS||ZWEI [JA|NEIN]"}
 
 {"a": "da <code>b\nc</code>"}
 {"a": "DA <code>b\nc</code>"}
