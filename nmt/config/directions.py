@@ -39,8 +39,9 @@ def chosen_direction(data: Data, targets: Sequence[str], languages: str) -> str:
     source, target = source_and_target(languages)
     sources = {source_and_target(direction)[0] for direction in known}
     if target not in targets or (source and known and source not in sources):
-        hint = f"it translates {', '.join(known or targets):.200}"
-        raise ConfigError(f"the model does not translate {languages}", hint=hint)
+        raise ConfigError(
+            f"the model does not translate {languages}", hint=f"it translates {', '.join(known or targets):.200}"
+        )
     # The model does not need to know the source language, so `languages` may mean several directions.
     fitting = [direction for direction in known if is_meant(direction, languages)]
     return fitting[0] if len(fitting) == 1 else languages

@@ -34,8 +34,9 @@ class SearchOptions(SearchSettings):
             messages = [f"{fault['loc'][0]}: {described(fault)}" for fault in error.errors()]
             raise ConfigError("; ".join(messages), hint="nmt translate --help describes the options") from error
         if self.n_best > self.beam:
-            message = f"n_best is {self.n_best}, but there are {self.beam} hypotheses"
-            raise ConfigError(message, hint=f"add --beam {self.n_best}")
+            raise ConfigError(
+                f"n_best is {self.n_best}, but there are {self.beam} hypotheses", hint=f"add --beam {self.n_best}"
+            )
 
     def changed(self, **changes: Any) -> Self:
         """Return a copy with some options changed. Raises ConfigError if the options of the copy are invalid."""

@@ -45,8 +45,10 @@ def read_glossary(path: Path, lines: Iterable[str]) -> dict[str, str]:
             continue
         pair = [term.strip() for term in line.split("\t")]
         if len(pair) != 2 or not all(pair) or len(TERM_WORD.findall(pair[0])) > MAX_WORDS:
-            hint = f"write: source term of at most {MAX_WORDS} words, TAB, target term"
-            raise InputError(f"{path}, line {number}, is no pair of terms: {line!r:.60}", hint=hint)
+            raise InputError(
+                f"{path}, line {number}, is no pair of terms: {line!r:.60}",
+                hint=f"write: source term of at most {MAX_WORDS} words, TAB, target term",
+            )
         source, target = pair
         if terms.setdefault(source, target) != target:
             raise InputError(f"{path}, line {number}, translates '{source}' again", hint="keep one translation")

@@ -314,7 +314,7 @@ def finetuning_text(
     """Return the settings of a fine-tuning into `target` as YAML.
 
     The training text of the run is mixed in, because a model forgets what it does not read any more. It is left out if
-    its files are not here, as after an import. A model of several languages goes on in one direction, without it.
+    its files are not here, as after an import. A model of several directions goes on in one direction, without it.
 
     Args:
         start: the run to start from.
@@ -323,10 +323,10 @@ def finetuning_text(
         minutes: time limit in minutes, or None.
         new_sources: the sources of the new training pairs.
     """
-    text = f"  target_tag: {scalar(target)}\n"
-    if not config.data.directions:
+    text = f"  target_tag: {scalar(target)}\n" if config.data.directions else ""
+    if len(config.data.train) == 1:
         mixed = general_corpora(config, new_sources)
-        text = f"  mix: {scalar(mixed)}  # the old training text, against forgetting\n"
+        text += f"  mix: {scalar(mixed)}  # the old training text, against forgetting\n"
         if not mixed:
             log.warning("the training text of %s is not mixed in: it is missing, or the new text contains it", start)
     lr = WIDE_LR if config.model.d_model >= WIDE else FINETUNING_LR

@@ -112,8 +112,9 @@ def test_a_model_of_several_languages_goes_on_in_one_direction() -> None:
 
 
 def test_a_training_text_that_is_not_here_is_not_mixed_in(caplog: pytest.LogCaptureFixture) -> None:
-    config = finetuning_config(init_config(20_000, ("de", "en"), root="old"))
-    assert not config.data.mix
+    train = [{"source": "a", "target": "b", "languages": "de-en"}]
+    config = finetuning_config(config_of(data={"train": train, "dev": train}))
+    assert (config.data.target_tag, config.data.mix) == ("en", {})
     assert "the training text of runs/old is not mixed in: it is missing" in caplog.text
 
 

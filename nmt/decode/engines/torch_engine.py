@@ -221,8 +221,7 @@ def halve_on_out_of_memory(process: Callable[[list[int]], list[T]], batch: list[
         return [process(batch)]
     except torch.OutOfMemoryError as error:
         if len(batch) == 1:
-            hint = "lower --beam, or use --device cpu"
-            raise NmtError("out of memory with one sentence", hint=hint) from error
+            raise NmtError("out of memory with one sentence", hint="lower --beam, or use --device cpu") from error
     # Empty the cache after the except block. Inside of the block, the traceback of the error keeps tensors alive.
     torch.cuda.empty_cache()
     half = (len(batch) + 1) // 2
@@ -234,8 +233,9 @@ def halve_on_out_of_memory(process: Callable[[list[int]], list[T]], batch: list[
 def in_precision(model: Seq2Seq, precision: Precision) -> Seq2Seq:
     """Convert a model to bf16 in place, or leave it in fp32. Return the model. Raises ConfigError for int8."""
     if precision == "int8":
-        hint = "CTranslate2 does, on a CPU and with one Transformer"
-        raise ConfigError("torch does not translate in int8", hint=hint)
+        raise ConfigError(
+            "torch does not translate in int8", hint="CTranslate2 does, on a CPU and with one Transformer"
+        )
     if precision == "bf16":  # model.bfloat16() would drop the imaginary part of rotary positions
         for x in (*model.parameters(), *model.buffers()):
             if x.is_floating_point():
