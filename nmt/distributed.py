@@ -44,7 +44,9 @@ _joined = ALONE  # position among the joined ranks; set only by `ranks_joined`
 # The work object of the last collective. Without this reference, gloo's thread could drop the object, which needs the
 # GIL. This is a deadlock if the main thread holds the GIL and waits for gloo's thread.
 _last_work: Any = None
-_launch_store: Any = None  # kept while the ranks are joined, because rank 0 may serve it
+# The store of the launch, which rank 0 may serve, and the process group. Without this reference, the reducer of
+# DistributedDataParallel may be the last to drop the group. It would wait for gloo's thread with the GIL, too.
+_kept: Any = None
 
 
 def launched() -> Launch:
@@ -126,12 +128,12 @@ def _join(launch: Launch) -> None:
 
     def join() -> None:
         try:
-            store, rank, n_ranks = next(rendezvous("env://", timeout=TIMEOUT))
-            global _launch_store
-            _launch_store = store
-            store = _new_store(store, rank)
+            launch_store, rank, n_ranks = next(rendezvous("env://", timeout=TIMEOUT))
+            store = _new_store(launch_store, rank)
             backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
             dist.init_process_group(backend, store=store, rank=rank, world_size=n_ranks, timeout=TIMEOUT)
+            global _kept
+            _kept = launch_store, dist.group.WORLD
             joining.set_result(None)
         except Exception as error:  # joining.result() raises the error in the main thread
             joining.set_exception(error)

@@ -85,8 +85,9 @@ def documents_below(folder: Path) -> list[Path]:
     """Return the documents in a folder and its subfolders, sorted. Raises InputError if a folder cannot be read."""
 
     def refuse(error: OSError) -> None:
-        hint = "check that you may read it, or move it away"
-        raise InputError(f"cannot read {error.filename}: {error.strerror}", hint=hint) from error
+        raise InputError(
+            f"cannot read {error.filename}: {error.strerror}", hint="check that you may read it, or move it away"
+        ) from error
 
     paths: list[Path] = []
     for directory, _, names in os.walk(folder, onerror=refuse):
