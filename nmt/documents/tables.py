@@ -50,7 +50,7 @@ BARE = re.compile(r'^[ "]|  |[<|]')
 TAG_START = re.compile(r"</?[^\s/>]+")
 NUMBERED_TAG = re.compile(r"(</?\d+>)")
 # Between two paragraphs of a string. So are the plural forms of Vue and Laravel, `car | cars` and `{1} car|[2,*] cars`.
-# A bar in brackets is none, as in `{{ name | upper }}` and `[y|n]`.
+# A bar in brackets separates nothing, as in `{{ name | upper }}` and `[y|n]`.
 PARAGRAPH_END = (
     r"(\r?\n|[ \t]*\t[ \t]*| {2,}|\| *[\[{][\d*]+(?:,[\d*]+)?[\]}] *"
     r"| ?(?<!\|)\|(?!\||[^(){}\[\]]{0,80}[)}\]]) ?)"
