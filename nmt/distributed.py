@@ -44,8 +44,8 @@ _joined = ALONE  # position among the joined ranks; set only by `ranks_joined`
 # The work object of the last collective. Without this reference, gloo's thread could drop the object, which needs the
 # GIL. This is a deadlock if the main thread holds the GIL and waits for gloo's thread.
 _last_work: Any = None
-# The store of the launch, which rank 0 may serve, and the process group. Without this reference, the reducer of
-# DistributedDataParallel may be the last to drop the group. It would wait for gloo's thread with the GIL, too.
+# References to torchrun's store, which rank 0 may serve, and to the process group. The last reference to the group must
+# not be that of DistributedDataParallel: it would hold the GIL while it waits for gloo's thread, which may need it.
 _kept: Any = None
 
 

@@ -50,7 +50,7 @@ def compare(
     configs = [RunDirectory(path).read_config() for path in systems if path.is_dir()]
     languages = languages or only_direction(configs)
     configs = [config.direction(languages) if config.data.directions else config for config in configs]
-    # Without a run, the references in a memory are in the language of the translations.
+    # If no run tells the languages of a memory, its references are in the language of the translations.
     test_set = read_test_set(src, ref, configs, None, languages or base_language(language_of_file(systems[0])))
     if not test_set.references[0]:
         raise DataError(f"nothing to compare: {test_set.reference_names[0]} is empty", hint="give at least one line")

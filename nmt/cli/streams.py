@@ -107,7 +107,7 @@ def write_lines(lines: Iterable[str], source: Path | None, output: Path | None) 
 
 
 def write_at_once(out: BinaryIO, lines: Iterable[str]) -> None:
-    """Write each line as soon as it is known. A program behind a pipe gets it, and it is not lost after a kill."""
+    """Write and flush each line, so that a program behind a pipe gets it, and a kill does not lose it."""
     for line in lines:
         out.write(f"{line}\n".encode())
         out.flush()

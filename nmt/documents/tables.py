@@ -24,7 +24,7 @@ from nmt.errors import InputError
 from nmt.files import parse_json
 from nmt.text.spans import Span
 
-# A text that is copied: a URL, a time, a color, the path of a file, or a message with branches such as
+# A string that is copied as a whole: a URL, a time, a color, the path of a file, or a message with branches such as
 # {n, plural, one {# day} other {# days}}.
 _BRANCHES = r"\{\s*\w+\s*,\s*(?:plural|select|selectordinal)\s*,"
 BRANCHES = re.compile(_BRANCHES)
@@ -49,7 +49,7 @@ CATALOG_STATE = re.compile(r'"state": "(\w+)"')  # of a string in a string catal
 BARE = re.compile(r'^[ "]|  |[<|]')
 TAG_START = re.compile(r"</?[^\s/>]+")
 NUMBERED_TAG = re.compile(r"(</?\d+>)")
-# Between two paragraphs of a string. So are the plural forms of Vue and Laravel, `car | cars` and `{1} car|[2,*] cars`.
+# What separates paragraphs of a string, and plural forms of Vue and Laravel: `car | cars`, `{1} car|[2,*] cars`.
 # A bar in brackets separates nothing, as in `{{ name | upper }}` and `[y|n]`.
 PARAGRAPH_END = (
     r"(\r?\n|[ \t]*\t[ \t]*| {2,}|\| *[\[{][\d*]+(?:,[\d*]+)?[\]}] *"
